@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 BACKENDS = ("jax", "tensorflow", "torch")
-DEFAULT = "tensorflow"  # of Keras, if nothing is set
+DEFAULT = "tensorflow"  # Keras' default
 
 _chosen: str | None = None  # set in `KERAS_BACKEND` by `choose`
 
@@ -64,7 +64,7 @@ def check_installed(argument, name):
     installed = installed_backends()
     if name not in installed:
         raise ValueError(
-            f"`{argument}` must be a backend that is installed: {', '.join(installed)}. "
+            f"`{argument}` must be an installed backend: {', '.join(installed)}. "
             f"Received: {argument}={name}"
         )
 
@@ -91,8 +91,8 @@ def settings():
         return {}
     except ValueError as error:
         raise ValueError(
-            'Keras\' file of settings must hold a JSON object, and as its "backend" a name. Mend '
-            f"it, or remove it. Received: {path} ({error})"
+            'Keras\' settings file must hold a JSON object with the name of a "backend". Correct '
+            f"or remove it. Received: {path} ({error})"
         ) from error
     return settings
 

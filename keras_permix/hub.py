@@ -22,11 +22,11 @@ try:
     )
 
     HOOKED = (preset_utils, hub_backbone, hub_task)
-    _loader_of_hub, *_ = [module.get_preset_loader for module in HOOKED]  # all there
-except (ImportError, AttributeError) as error:  # no KerasHub, or names that have moved
+    _loader_of_hub, *_ = [module.get_preset_loader for module in HOOKED]  # fails if one is missing
+except (ImportError, AttributeError) as error:  # no KerasHub, or another version
     raise ImportError(
-        "`keras_permix.hub` is a bridge to KerasHub, which must be installed, and hooks into what "
-        "0.32.0 calls by these names: pip install keras-hub==0.32.0. "
+        "`keras_permix.hub` requires KerasHub with the internal names of version 0.32.0: "
+        "pip install keras-hub==0.32.0. "
         f"Received: {type(error).__name__}: {error}"
     ) from error
 
@@ -39,13 +39,13 @@ from keras_permix.zoo.registry import MODELS
 __all__ = ["PermixBackbone", "PermixImageClassifier"]
 
 PACKAGE = "keras_permix>"
-# Dense layers of the mixers: to values, to queries, keys and values, and back; and those of MLPs.
+# Names of the dense layers of mixers and MLPs.
 PROJECTIONS = ("value", "qkv", "query", "key", "output")
 OF_MLPS = ("mlp_in", "mlp_out", "token_in", "token_out", "channel_in", "channel_out")
 
 
 class _Whole:
-    """Hold a model that belongs to another without being a layer of it."""
+    """Hold a model as an attribute of a Keras model, without Keras tracking it as a layer."""
 
     def __init__(self, model):
         self.model = model
@@ -58,11 +58,11 @@ class PermixBackbone(Backbone):
     `keras_hub.models.Backbone.from_preset` returns it for any zoo preset.
 
     Args:
-        model: A zoo model, whose layers are shared, or its serialized config.
-        dtype: Dtype or dtype policy of every layer, with a config. Defaults to the model's.
+        model: A zoo model, which shares its layers with the backbone, or its serialized config.
+        dtype: Dtype or dtype policy of every layer; requires a config. Defaults to the model's.
 
     Raises:
-        ValueError: for something else than a model of the zoo.
+        ValueError: if `model` is not a zoo model.
 
     Example:
 
@@ -80,7 +80,7 @@ class PermixBackbone(Backbone):
             model = keras.saving.deserialize_keras_object(model)
         if not isinstance(model, ZooModel):
             raise ValueError(
-                "`model` must be one of `keras_permix.zoo`, or its config. "
+                "`model` must be a model of `keras_permix.zoo` or its config. "
                 f"Received: model={model!r}"
             )
         super().__init__(model.input, model.backbone.output, dtype=model.dtype_policy, **kwargs)
@@ -88,7 +88,7 @@ class PermixBackbone(Backbone):
 
     @property
     def zoo_model(self) -> Model:
-        """Return the zoo model, including its head, which shares its layers with this one."""
+        """Return the zoo model including its head. It shares its layers with the backbone."""
         return self._whole.model
 
     def default_lora_layer_names(self) -> list[str]:
@@ -119,11 +119,12 @@ class PermixImageClassifier(ImageClassifier):
 
     Args:
         backbone: A `PermixBackbone` of a model that classifies images.
-        num_classes: Number of logits. `None`: those of the backbone's model.
-        preprocessor: `None`, or what is to be done before the model's own preprocessing.
+        num_classes: Number of logits. Defaults to `None`, that of the backbone's model.
+        preprocessor: KerasHub preprocessor, applied before the model's own preprocessing. Defaults
+            to `None`.
 
     Raises:
-        ValueError: for a backbone of another kind.
+        ValueError: for any other backbone.
 
     Example:
 
@@ -146,7 +147,7 @@ class PermixImageClassifier(ImageClassifier):
         model = getattr(backbone, "zoo_model", None)
         if not isinstance(model, Classifier) or model.task != "image_classification":
             raise ValueError(
-                "`backbone` must be that of a model of the zoo that classifies images. "
+                "`backbone` must be a `PermixBackbone` of an image classifier of the zoo. "
                 f"Received: backbone={backbone!r}"
             )
         self.num_classes = model.output_shape[-1] if num_classes is None else num_classes
@@ -154,7 +155,7 @@ class PermixImageClassifier(ImageClassifier):
         if self.num_classes != model.output_shape[-1]:
             model = model.reset_classifier(self.num_classes)
         head = keras.Model(model.backbone.output, model.output, name="head")
-        # Keras' own way to a classifier would pool anew.
+        # Skip `ImageClassifier.__init__`, which would add a second pooling layer and head.
         super(ImageClassifier, self).__init__(
             inputs=backbone.input, outputs=head(backbone(backbone.input)), **kwargs
         )

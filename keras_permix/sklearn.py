@@ -22,18 +22,18 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
 
     Args:
         X: Array `(samples, height * width * 3)`, the images in rows, of 0 to 255.
-        y: Array `(samples, classes)`, 1 for the class of a sample and 0 elsewhere, as the wrapper
-            makes it of labels.
-        preset: A name, a folder or a handle, as `from_preset` takes it.
-        optimizer: As `compile` takes it. An optimizer object serves one fit only.
-        **changes: What else `from_preset` takes, such as `image_size`.
+        y: Array `(samples, classes)`, one-hot, as the wrapper makes it from labels.
+        preset: Name, folder or handle of a preset.
+        optimizer: Name or Keras optimizer; an object can be used for one fit only. Defaults to
+            `"adam"`.
+        **changes: Other arguments of `from_preset`, such as `image_size`.
 
     Returns:
-        A compiled Keras model of rows.
+        A compiled Keras model whose inputs are rows.
 
     Raises:
-        ValueError: for a preset that does not classify images, rows that are not of their size, or
-            another `y`.
+        ValueError: if the preset does not classify images, the rows do not have the size of its
+            images, or `y` has another shape.
 
     Example:
 
@@ -56,8 +56,8 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     shape = np.shape(model.make_inputs(0, 1))[1:]
     if math.prod(shape) != np.shape(X)[1]:
         raise ValueError(
-            f"`X` must hold images of the shape {shape} in its rows; `image_size` asks for "
-            f"another. Received: X.shape={np.shape(X)}"
+            f"`X` must hold images of the shape {shape} in its rows, or set `image_size`. "
+            f"Received: X.shape={np.shape(X)}"
         )
     rows = keras.Input((math.prod(shape),))
     logits = model(keras.layers.Reshape(shape)(rows))

@@ -54,7 +54,9 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "file" / "folder"))
     assert main(["backend", "torch"]) == 2
-    assert "`KERAS_HOME` must name a folder, or one" in capsys.readouterr().err
+    assert (
+        "`KERAS_HOME` must name a folder that exists or can be created" in capsys.readouterr().err
+    )
 
 
 def test_settings_that_are_damaged_are_none(machine):
@@ -124,7 +126,7 @@ def test_settings_that_are_damaged_are_told(settings, machine, tmp_path, capsys)
     assert machine(["jax"], settings) == "jax"
     assert main(["backend"]) == 2
     error = capsys.readouterr().err
-    assert "Keras' file of settings must hold a JSON object" in error
+    assert "Keras' settings file must hold a JSON object" in error
     assert f"Received: {tmp_path / 'keras.json'} (" in error
     assert main(["list"]) == 0
 
@@ -132,9 +134,9 @@ def test_settings_that_are_damaged_are_told(settings, machine, tmp_path, capsys)
 @pytest.mark.parametrize(
     ("settings", "name", "message"),
     [
-        ("{}", "abacus", "`NAME` must be a backend that is installed: jax. Received: NAME=abacus"),
-        ("{", "jax", 'as its "backend" a name. Mend it, or remove it. Received: '),
-        ("[1]", "jax", 'as its "backend" a name. Mend it, or remove it. Received: '),
+        ("{}", "abacus", "`NAME` must be an installed backend: jax. Received: NAME=abacus"),
+        ("{", "jax", 'name of a "backend". Correct or remove it. Received: '),
+        ("[1]", "jax", 'name of a "backend". Correct or remove it. Received: '),
     ],
 )
 def test_a_backend_that_cannot_be_kept(settings, name, message, machine, tmp_path, capsys):

@@ -16,21 +16,21 @@ def permutation_maps(
 ) -> np.ndarray:
     """Return the permutation matrices of a `CSP` or `SliceSort` layer for given tokens.
 
-    `maps[b, c] @ values[b, :, c]` is what the layer makes of channel `c` of its values: each map
-    is what an attention map is to attention, with one 1 in every row and column.
+    `maps[b, c] @ values[b, :, c]` is the mixed channel `c` of the layer. Each map corresponds to an
+    attention map, with one 1 in every row and column.
 
     Args:
         layer: A built `CSP` or `SliceSort`.
-        tokens: What the layer takes, `(batch, tokens, channels)`.
-        channels: Indices of inner channels. `None`: all of them.
+        tokens: Input of the layer, `(batch, tokens, channels)`.
+        channels: Indices of inner channels. `None`: all channels.
 
     Returns:
-        A float32 array `(batch, channels, tokens, tokens)`. Among equal values the order is that
-        of the unshifted tokens.
+        A float32 array `(batch, channels, tokens, tokens)`. Equal values are ordered as the
+        unshifted tokens.
 
     Raises:
-        TypeError: for a layer that does not permute its values, as `SinkhornCSP`, which blends
-            them, and `CausalCSP`, which takes the largest that a token has heard.
+        TypeError: for a layer that does not permute its values, such as `SinkhornCSP` and
+            `CausalCSP`.
 
     Example:
 
@@ -43,7 +43,7 @@ def permutation_maps(
     >>> float(permutation_maps(layer, tokens).sum(axis=-1).min())
     1.0
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Figure 3.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Figure 3.
     """
     permutes = isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP)
     if not permutes or not layer.built:
@@ -59,9 +59,9 @@ def permutation_maps(
 
 
 def source_tokens(values, permute):
-    """Return the token that each permuted value comes from, an integer array like `values`.
+    """Return the source token of each permuted value, an integer array of the shape of `values`.
 
-    `permute` is a function of values. It receives their ranks, as integers.
+    `permute` is a function of values. It receives their ranks as integers.
     """
     values = ops.convert_to_numpy(ops.cast(values, "float32"))
     order = np.argsort(values, axis=1, kind="stable")
@@ -97,20 +97,20 @@ def plot_permutation_maps(axes: Any, maps: np.ndarray) -> None:
 def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarray:
     """Return the attention maps of a `ButterflyBlock` on tokens, with zeros outside its blocks.
 
-    `maps[b, h] @ values[b, :, h]` is what head `h` makes of its values. The product of the maps of
+    `maps[b, h] @ values[b, :, h]` is the output of head `h`. The product of the maps of
     `ops.butterfly_stages` layers has no zeros: they mix all tokens.
 
     Args:
         layer: A built `ButterflyBlock` with `axis=1` around `SoftmaxAttention`, or around a block
-            that holds one as its `mixer`.
-        tokens: What the layer takes, `(batch, tokens, channels)`.
+            with such a `mixer`.
+        tokens: Input of the layer, `(batch, tokens, channels)`.
         mask: Booleans `(batch, tokens)`, True at real tokens.
 
     Returns:
         A float32 array `(batch, heads, tokens, tokens)`; every row sums to 1.
 
     Raises:
-        TypeError: for a layer that is no butterfly of attention to tokens.
+        TypeError: if the layer is not a butterfly of attention to tokens.
 
     Example:
 
@@ -125,7 +125,7 @@ def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarra
     >>> float((first > 0).mean()), float((second @ first > 0).mean())
     (0.25, 1.0)
 
-    Source: Sapkota & Bhattarai, "Dimension Mixer", 2023.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023.
     """
     block: Any = getattr(layer, "block", None)
     attention = getattr(block, "mixer", block)
@@ -159,8 +159,8 @@ def maps_of_all(layer, maps, size):
 def plot_attention_maps(axes: Any, maps: np.ndarray) -> None:
     """Draw attention maps: the shade at row `n`, column `m` is the weight of token `m` in `n`.
 
-    Maps with negative weights, as of `SimpleAttention`, are drawn in colors: red adds a value, blue
-    subtracts it. They share one scale, white at zero.
+    Maps with negative weights, such as those of `SimpleAttention`, share a color scale: red is
+    positive, blue negative and white zero.
 
     Args:
         axes: Matplotlib axes, one for each map.
@@ -193,16 +193,15 @@ def simple_attention_maps(
 ) -> np.ndarray:
     """Return the attention maps of a `SimpleAttention` layer for given tokens.
 
-    `maps[b, h] @ values[b, :, h]` is what the layer makes of the values of head `h`: the products
-    of queries and keys, scaled as the layer does. There is no softmax, so a map has values of
-    both signs, and its rows have any sum. The layer itself never makes a map; here they take
-    memory quadratic in the tokens.
+    `maps[b, h] @ values[b, :, h]` is the output of head `h`. A map holds the scaled products of
+    queries and keys. Without a softmax, values have both signs and rows do not sum to 1. Unlike the
+    layer, the maps take memory quadratic in the tokens.
 
     Args:
         layer: A built `SimpleAttention` layer.
-        tokens: What the layer takes, `(batch, tokens, channels)`.
-        mask: Booleans `(batch, tokens)`, True for real tokens; the columns of the others are 0.
-        heads: Indices of heads. `None`: all of them.
+        tokens: Input of the layer, `(batch, tokens, channels)`.
+        mask: Booleans `(batch, tokens)`, True for real tokens. Columns of padding are 0.
+        heads: Indices of heads. `None`: all heads.
 
     Returns:
         A float32 array `(batch, heads, tokens, tokens)`: rows are queries, columns are keys.
@@ -222,16 +221,15 @@ def simple_attention_maps(
     >>> maps.shape, bool(np.triu(maps, 1).any())
     ((1, 2, 8, 8), False)
 
-    Source: Yorsh et al., "SimpleTRON", 2022.
+    Reference: Yorsh et al., "SimpleTRON", 2022.
     """
     if not hasattr(layer, "attend") or not hasattr(layer, "split_heads"):
         raise TypeError(
-            "`layer` must be a built layer that attends without softmax, SimpleAttention. "
-            f"Received: layer={type(layer).__name__}"
+            f"`layer` must be a built SimpleAttention. Received: layer={type(layer).__name__}"
         )
     query, key, value = layer.split_heads(ops.convert_to_tensor(tokens))
     places = ops.eye(value.shape[1], dtype=value.dtype)[None, :, None]
-    # What is linear in the values gives its matrix where the values are the unit vectors.
+    # Attention is linear in the values, so unit vectors as values return its matrix.
     columns = ops.broadcast_to(places, (*value.shape[:3], value.shape[1]))
     maps = ops.transpose(layer.attend(query, key, columns, mask), (0, 2, 1, 3))
     maps = ops.convert_to_numpy(ops.cast(maps, "float32"))

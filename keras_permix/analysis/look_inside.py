@@ -20,13 +20,13 @@ class Inside(NamedTuple):
 
     Args:
         maps: A `MixingMap` for each mixer: its name, kind and array `(tokens, tokens)`.
-        rollout: Float array `(tokens, tokens)`: what the last tokens take from the first through
-            all mixers and the skip connections around them. `None` without maps.
+        rollout: Float array `(tokens, tokens)`: how the last tokens depend on the first, through
+            all mixers and skip connections. `None` without maps.
         spectra: Float array `(blocks, values)`: singular values of the tokens after each block,
-            relative to the largest, the mean of the samples.
-        residuals: Float array `(blocks,)`: how far the tokens after each block are from being all
-            alike, as a part of their norm; see `rank_residual`.
-        missing: What this model has not, or what a map leaves out: sentences.
+            relative to the largest, averaged over the samples.
+        residuals: Float array `(blocks,)`: distance of the tokens after each block from being
+            equal, relative to their norm; see `rank_residual`.
+        missing: List of sentences about parts of the model that the maps do not show.
 
     Example:
 
@@ -47,21 +47,21 @@ class Inside(NamedTuple):
 def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None) -> Inside:
     """Measure how a zoo model mixes tokens, layer by layer.
 
-    Padding counts nowhere. Rollouts are products of `(map + 1) / 2`, the rows of the maps
-    normalized to 1; they leave out what channels do.
+    Padding is not counted. Rollouts are products of `(map + identity) / 2` with rows of maps
+    normalized to 1. They ignore channel mixers.
 
     Args:
         model: A model of the zoo.
-        inputs: What it takes, a batch of a few samples. `None`: two that it makes up.
-        picture: File to draw it into, as `plot_inside` does, such as "inside.png". It takes
-            Matplotlib, which comes with the extra `train`.
+        inputs: Inputs of the model, a batch of a few samples. `None`: two random samples.
+        picture: Path of a picture to draw with `plot_inside`, such as "inside.png". Requires
+            Matplotlib (extra `train`).
 
     Returns:
         An `Inside`.
 
     Raises:
-        ImportError: for a `picture` where Matplotlib is not installed.
-        TypeError: for a model that is not of the zoo; `mixing_maps` takes any.
+        ImportError: for a `picture` if Matplotlib is not installed.
+        TypeError: for a model outside the zoo; use `mixing_maps`.
         ValueError: for a sample that is all padding.
 
     Example:
@@ -72,12 +72,12 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     >>> len(inside.maps), inside.rollout.shape, inside.spectra.shape, inside.residuals.shape
     (2, (16, 16), (2, 8), (2,))
 
-    Source: the rollout: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020;
+    Reference: Rollout: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020;
     spectra and residuals: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
     """
     if not isinstance(model, ZooModel):
         raise TypeError(
-            "`model` must be one of the zoo, which knows its features; `mixing_maps` takes any. "
+            "`model` must be a model of the zoo. For other models, use `mixing_maps`. "
             f"Received: {type(model).__name__}"
         )
     if picture is not None:
@@ -87,7 +87,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     mask = next((one.mask for one in maps if one.mask is not None), None)
     if mask is not None and not mask.any(axis=1).all():
         raise ValueError(
-            "`inputs` must hold a real token or more per sample. "
+            "`inputs` must hold at least one real token per sample. "
             f"Received: a mask without any in sample {mask.any(axis=1).argmin()}"
         )
     features = [_real_tokens(tokens, mask) for tokens in model.features(inputs)]
@@ -109,13 +109,13 @@ def rollout(maps: list[np.ndarray]) -> np.ndarray:
     """Compute how the last tokens depend on the first, through mixers and skip connections.
 
     Args:
-        maps: Arrays `(tokens, tokens)`, the first mixer's first.
+        maps: Arrays `(tokens, tokens)` in the order of the mixers.
 
     Returns:
-        A float64 array `(tokens, tokens)` whose rows sum to 1.
+        A float64 array `(tokens, tokens)` with rows that sum to 1.
 
     Raises:
-        ValueError: for no maps at all.
+        ValueError: for an empty list.
 
     Example:
 
@@ -124,10 +124,10 @@ def rollout(maps: list[np.ndarray]) -> np.ndarray:
     >>> rollout([np.array([[0.0, 1.0], [1.0, 0.0]])] * 2).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
 
-    Source: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020.
+    Reference: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020.
     """
     if not maps:
-        raise ValueError("`maps` must hold one map or more. Received: maps=[]")
+        raise ValueError("`maps` must hold at least one map. Received: maps=[]")
     skip = product = np.eye(len(maps[0]))
     for matrix in maps:
         sums = abs(matrix).sum(axis=1, keepdims=True)
@@ -159,25 +159,25 @@ def _missing(model, maps):
     notes = []
     if not maps:
         notes.append(
-            f"{type(model).__name__} has no maps: it mixes pixels by MLPs of overlapping patches, "
-            "without tokens."
+            f"{type(model).__name__} has no maps: it mixes pixels of overlapping patches, not "
+            "tokens."
         )
     if isinstance(model, MEGA):
-        notes.append("The maps are of attention or permutations alone, not of the moving averages.")
+        notes.append("The maps show attention or permutations, without the moving averages.")
     if any(hasattr(model.get_layer(one.name.split("/")[0]), "mlp") for one in maps):
-        notes.append("The maps are measured on whole blocks, which mix tokens by MLPs.")
+        notes.append("The maps are measured on whole blocks, whose MLPs mix tokens.")
     return notes
 
 
 def plot_inside(figure: Any, inside: Inside) -> None:
     """Draw a map per mixer and the rollout above, spectra and residuals below.
 
-    Maps are drawn as by `plot_influence_map`: row `n`, column `m` is dark if output token `n`
-    depends on token `m`. At most 8 mixers are drawn, at equal distances.
+    Maps are drawn by `plot_influence_map`: row `n`, column `m` is dark if output token `n` depends
+    on token `m`. At most 8 evenly spaced mixers are drawn.
 
     Args:
         figure: A Matplotlib figure, such as `matplotlib.figure.Figure(figsize=(14, 5))`.
-        inside: Results of `look_inside`.
+        inside: The result of `look_inside`.
 
     Example:
 

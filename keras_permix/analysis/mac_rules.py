@@ -1,7 +1,7 @@
-"""Count the multiply-adds of layers as functions of their first input's and output's shapes.
+"""Count the multiply-adds of layers by the shapes of their first input and output.
 
-The convention is that of the Dimension Mixer paper; see `count_macs`. Layers within a layer count
-for themselves.
+The convention is that of the Dimension Mixer paper; see `count_macs`. Layers inside a layer are
+counted separately.
 """
 
 import math
@@ -38,7 +38,7 @@ def _depthwise_convolution(layer, x, y):
 
 
 def _separable_convolution(layer, x, y):
-    """A depthwise convolution, then a product at each position of its output."""
+    """Count a depthwise convolution, and a product at each position of its output."""
     channels, filters = layer.pointwise_kernel.shape[-2:]
     per_position = channels * (math.prod(layer.kernel_size) + filters)
     return math.prod(y) // filters * per_position + _activation(layer, x, y)
@@ -62,7 +62,7 @@ def _one_per_output(layer, x, y):
 
 
 def _keras_attention(layer, query, value):
-    """Scores, their softmax, and the means of the values, along the axes that are attended to."""
+    """Count scores, their softmax and the means of the values, along the attention axes."""
     config = layer.get_config()
     axes = config["attention_axes"] or range(1, len(query) - 1)
     axes = (axes,) if isinstance(axes, int) else axes
@@ -71,20 +71,20 @@ def _keras_attention(layer, query, value):
 
 
 def _heads(layer, x):
-    """Tokens of all samples times heads, tokens of one, and channels of a head."""
+    """Return the tokens of all samples times heads, the tokens per sample, and `head_dim`."""
     tokens, channels = math.prod(x[1:-1]), x[-1]
     head_dim = layer.head_dim or channels // layer.num_heads
     return x[0] * layer.num_heads * tokens, tokens, head_dim
 
 
 def _softmax_attention(layer, x, y):
-    """Scores, their softmax, and the means of the values."""
+    """Count scores, their softmax and the means of the values."""
     queries, tokens, head_dim = _heads(layer, x)
     return queries * tokens * (2 * head_dim + 1)
 
 
 def _local_attention(layer, x, y):
-    """The same within blocks, of which the last is filled up."""
+    """Count softmax attention within blocks, the last of which is padded."""
     _, tokens, head_dim = _heads(layer, x)
     size = layer.tokens_per_block(tokens)
     blocks = x[0] * -(-tokens // size)
@@ -92,49 +92,49 @@ def _local_attention(layer, x, y):
 
 
 def _simple_attention(layer, x, y):
-    """The product of keys and values, and that of it and the queries."""
+    """Count the product of keys and values, and its product with the queries."""
     queries, _, head_dim = _heads(layer, x)
     return queries * 2 * head_dim**2
 
 
 def _linear_attention(layer, x, y):
-    """Features of queries and keys, products as in `_simple_attention`, and the sums of weights."""
+    """Count features of queries and keys, products as in `_simple_attention`, and norms."""
     queries, _, head_dim = _heads(layer, x)
     return queries * (2 * head_dim + 2 * head_dim**2 + head_dim)
 
 
 def _performer_attention(layer, x, y):
-    """Along every direction a product and an exponential of queries and keys; then as above."""
+    """Count a product and an exponential per direction, query and key; then as above."""
     queries, _, head_dim = _heads(layer, x)
     features = layer.features
     return queries * (2 * features * (head_dim + 1) + 2 * features * head_dim + features)
 
 
 def _linformer_attention(layer, x, y):
-    """Mixtures of keys and values, scores of these, their softmax, and the means."""
+    """Count mixtures of keys and values, scores, their softmax, and the means."""
     queries, _, head_dim = _heads(layer, x)
     return queries * layer.mixtures * (2 * head_dim + 2 * head_dim + 1)
 
 
 def _sinkhorn_csp(layer, x, y):
-    """In groups, of which the last is filled up: scores, two softmaxes an iteration, the means."""
+    """Count scores, two softmaxes per iteration, and means, in groups; the last is padded."""
     tokens, channels = math.prod(x[1:-1]), layer.inner_dim or x[-1]
     size = min(layer.group_size or tokens, tokens)
-    entries = x[0] * (channels - 1) * -(-tokens // size) * size**2  # the leader stays as it is
+    entries = x[0] * (channels - 1) * -(-tokens // size) * size**2  # channel 0 is not mixed
     return entries * (1 + 2 * layer.iterations + 1)
 
 
 def _fourier(layer, x, y):
-    """Two for each value and each halving of an axis: a fast transform's, of complex numbers."""
+    """Count two per value and halving of an axis, as in a complex fast Fourier transform."""
     tokens, channels = math.prod(x[1:-1]), x[-1]
     return round(2 * math.prod(x) * math.log2(tokens * channels))
 
 
 def _damped_ema(layer, x, y):
-    """The recurrence, a token's weight in it and its activation.
+    """Count the recurrence, `omega` and the activation.
 
-    Per decay a product with the state, one with the output's weight, and where it is truncated one
-    with the token that is left behind.
+    Each decay has a product with the state and one with the output weight, and with `truncation`
+    one with the token that leaves the window.
     """
     directions = 1 + layer.bidirectional
     per_decay = 2 + (layer.truncation is not None)
@@ -142,25 +142,25 @@ def _damped_ema(layer, x, y):
 
 
 def _mega_attention(layer, x, y):
-    """Scores, one function of each, and what they make of the values, within chunks."""
+    """Count scores, their function and the means of the values, within chunks."""
     tokens = x[1]
     size = min(layer.chunk_size or tokens, tokens)
     return x[0] * -(-tokens // size) * size**2 * (x[2] + 1 + y[2])
 
 
 def _mega_block(layer, x, y):
-    """The activations of two gates, of what is shared and of the hidden values."""
+    """Count the activations of two gates, the shared representation and the hidden values."""
     width, shared, inner, _ = layer.parts
     return x[0] * x[1] * (width + shared + inner + width)
 
 
 def _graph_attention(layer, x, y):
-    """Scores, their softmax, and the means of the values."""
+    """Count scores, their softmax and the means of the values."""
     return x[0] * x[1] ** 2 * (2 * x[2] + layer.num_heads)
 
 
 def _graph_slice_sort(layer, x, y):
-    """The softmax of the bias, and the means of the values."""
+    """Count the softmax of the bias, and the means of the values."""
     return x[0] * x[1] ** 2 * (x[2] + layer.num_heads)
 
 
@@ -214,10 +214,10 @@ RULES: dict[type, Rule] = {
     ours.SinkhornCSP: _sinkhorn_csp,
     ours.SoftmaxAttention: _softmax_attention,
 }
-# Of the shapes of queries and of values.
+# Rules of the shapes of queries and values.
 RULES_OF_TWO: dict[type, Rule] = {keras.layers.MultiHeadAttention: _keras_attention}
-# Layers that move, select, pool, add and scale, or contain the layers that compute. The bias of
-# Graphormer multiplies weights only, once for all graphs.
+# Layers that move, select, pool, add or scale, or only contain other layers. The bias of Graphormer
+# multiplies only weights, once for all graphs.
 KERAS_FREE = (
     "Add", "Average", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D",
     "Concatenate", "Cropping1D", "Cropping2D", "Cropping3D", "Dropout", "Embedding",
@@ -254,12 +254,12 @@ FREE = (
     FirstToken,
     SplitPairs,
 )
-# Layers of models of Keras and KerasHub that do the same, by their package and class.
+# Such layers of models of Keras and KerasHub, by package and class.
 FREE_BY_NAME = (
     "keras.LayerScale", "keras.StochasticDepth", "keras_hub.MLP", "keras_hub.ViTEncoder",
     "keras_hub.ViTEncoderBlock", "keras_hub.ViTPatchingAndEmbedding",
 )  # fmt: skip
-# Operations of functional models that do the same, by the names of their classes.
+# Such operations of functional models, by class.
 FREE_OPERATIONS = (
     "Absolute", "Add", "Any", "Cast", "Clip", "Concatenate", "Divide", "ExpandDims", "GetItem",
     "LogicalNot", "LogicalOr", "Max", "Maximum", "Mean", "Multiply", "OnesLike", "Reshape", "Round",

@@ -1,4 +1,4 @@
-"""Compute one mixing map, tokens by tokens, per mixer of a model, exact or measured."""
+"""Compute the mixing maps `(tokens, tokens)` of a model, exact or measured."""
 
 import contextlib
 from typing import Any, NamedTuple
@@ -42,10 +42,9 @@ class MixingMap(NamedTuple):
 
     Args:
         name: Path of the layer.
-        kind: "permutation" or "attention", exact; or "measured", how much an output changes with
-            each input, by `influence_map`.
-        map: Float array `(tokens, tokens)`, outputs first: the mean over the samples and over their
-            channels or heads.
+        kind: "permutation" or "attention" for exact maps, or "measured" by `influence_map`.
+        map: Float array `(tokens, tokens)`, outputs first, averaged over samples, and over channels
+            or heads.
         mask: Booleans `(batch, tokens)`, True at real tokens, or `None`.
 
     Example:
@@ -109,7 +108,7 @@ def _mixers(layer):
     """Return the layers that mix tokens, without those inside other mixers."""
     for part in layer._flatten_layers(include_self=False, recursive=False):
         if isinstance(part, MegaBlock):
-            yield part.attention if part.attends else part.mixer  # but not its moving average
+            yield part.attention if part.attends else part.mixer  # not the moving average
         elif isinstance(part, MIXING):
             yield part
         else:
@@ -199,7 +198,7 @@ def _shares(values, permute, groups=1):
 
 
 def _mean(maps, mask):
-    """Average over the samples; each row, over those in which its token is real."""
+    """Average over the samples, and each row over the samples in which its token is real."""
     if mask is None:
         return maps.mean(axis=0)
     maps = maps * mask[:, :, None] * mask[:, None, :]
@@ -209,16 +208,15 @@ def _mean(maps, mask):
 def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0) -> np.ndarray:
     """Measure how much each output token of a mixer changes with each input token.
 
-    Shifts each input token by a small random step and compares the outputs. `map[n, m]` is the
-    change of token `n` for a step of token `m`, relative to the step. It works for
-    any layer. Except for ties and exchanges at the step, it is the norm of a random column of the
-    Jacobian.
+    Moves each input token by a small random step and compares the outputs. `map[n, m]` is the
+    change of token `n` for a step of token `m`, relative to the step. It supports any layer. Unless
+    the step changes an order, it is the norm of a random column of the Jacobian.
 
     Args:
         layer: A layer or model from `(batch, tokens, channels)` to the same number of tokens.
         tokens: Input to measure at, `(batch, tokens, channels)`. The map is the mean of the batch.
-        epsilon: Length of the step of a token, relative to the root mean square of the input where
-            that is not 0.
+        epsilon: Length of the step of a token, relative to the root mean square of the input unless
+            that is 0.
         seed: Seed of the direction of the steps.
 
     Returns:
@@ -264,11 +262,12 @@ def _call(layer, tokens):
 def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
     """Draw an influence map: row `n`, column `m` is dark if output `n` depends on `m`.
 
-    The darkest color is that of the largest entry off the diagonal, which a skip connection lifts.
+    The darkest color is the largest entry off the diagonal, because skip connections dominate the
+    diagonal.
 
     Args:
         ax: Matplotlib axes.
-        matrix: What `influence_map` returns.
+        matrix: The result of `influence_map`.
 
     Example:
 

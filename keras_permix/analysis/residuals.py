@@ -13,18 +13,18 @@ ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {"mean": np.mean, "median": n
 
 
 def rank_residual(tokens: Tensor, estimator: str = "mean") -> np.ndarray:
-    """Subtract the token that all tokens share, and return the rest.
+    """Subtract the common part of all tokens, and return the rest.
 
     The result is `tokens - 1 x̂ᵀ`, with one `x̂` for all tokens of a sample. It is zero if all tokens
     are equal, to which stacked softmax attention converges.
 
     Args:
         tokens: Tensor or array `(batch, tokens, channels)`.
-        estimator: "mean", the `x̂` of the least Frobenius norm, or "median", that of the least
-            1-norm of every channel.
+        estimator: "mean" minimizes the Frobenius norm of the rest, "median" the 1-norm of every
+            channel.
 
     Returns:
-        A float64 array like `tokens`.
+        A float64 array of the shape of `tokens`.
 
     Raises:
         ValueError: for an unknown estimator or a wrong shape.
@@ -53,7 +53,7 @@ def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
     Args:
         tokens: Tensor or array `(batch, tokens, channels)`.
         kind: "1" (the largest sum of magnitudes of a channel), "inf" (that of a token) or "1inf"
-            (the geometric mean of both, which Theorem 1 is about).
+            (the geometric mean of both, as in Theorem 1).
 
     Returns:
         A float64 array `(batch,)`.
@@ -68,7 +68,7 @@ def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
     >>> token_norm(np.array([[[1.0, -5.0], [3.0, 4.0]]]), "1").tolist()
     [9.0]
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
     check_choice("kind", kind, ("1", "inf", "1inf"))
     sizes = np.abs(as_tokens(tokens))
@@ -79,11 +79,12 @@ def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
 def plot_rank_residual(
     ax: Any, token_maps: Iterable[Tensor], estimator: str = "mean", **line: Any
 ) -> None:
-    """Draw the norm of the residual relative to that of the tokens over depth, mean of the batch.
+    """Draw the norm of the residual, relative to that of the tokens, over depth.
 
     Args:
         ax: Matplotlib axes.
-        token_maps: Tokens `(batch, tokens, channels)` at one depth after another.
+        token_maps: Tokens `(batch, tokens, channels)` at increasing depths. Norms are averaged over
+            the batch.
         estimator: See `rank_residual`.
         **line: Arguments of `ax.plot`, such as `label`.
 
@@ -120,21 +121,22 @@ def as_tokens(tokens):
 def residual_bound(
     tokens: Tensor, kernels: Iterable[Tensor], lipschitz: float = 1.0, estimator: str = "mean"
 ) -> np.ndarray:
-    """Bound of the (1, ∞) norm of `rank_residual` after every layer of a stack of CSP layers.
+    """Bound the (1, ∞) norm of `rank_residual` after every layer of a stack of CSP layers.
 
-    After `l` layers, each a CSP without output projection and a function of single tokens:
+    Each layer is a CSP without output projection, followed by a function of single tokens, without
+    skip connections. After `l` layers the bound is
     `channels**(l / 2) * (lipschitz * beta)**l * norm(rank_residual(tokens))`, where `beta` is the
-    largest 1-norm of the value kernels so far. There are no skip connections.
+    largest 1-norm of the value kernels so far.
 
     Args:
         tokens: Tensor or array `(batch, tokens, channels)` before the first layer.
         kernels: Value kernels of the layers, `(channels, channels)` each.
         lipschitz: Lipschitz constant, in the (1, ∞) norm, of the function after each CSP.
-        estimator: See `rank_residual`. The theorem is about the least residual in this norm, which
-            no estimator is in general.
+        estimator: See `rank_residual`. The theorem uses the smallest residual in this norm, which
+            the estimators only approximate.
 
     Returns:
-        A float64 array `(layers + 1, batch)`, the norm before the first layer in front.
+        A float64 array `(layers + 1, batch)`, first the norm before the first layer.
 
     Raises:
         ValueError: for a kernel that is not `(channels, channels)`, or tokens of a wrong shape.
@@ -147,7 +149,7 @@ def residual_bound(
     >>> (residual_bound(tokens, [np.eye(4), 2 * np.eye(4)]) / 2**0.5).round(6).tolist()
     [[1.0], [2.0], [16.0]]
 
-    Source: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
     residual = rank_residual(tokens, estimator)
     channels = residual.shape[2]
@@ -172,7 +174,7 @@ def plot_residual_bound(
     Args:
         ax: Matplotlib axes.
         token_maps: Tokens `(batch, tokens, channels)` before the first layer and after each.
-        bounds: What `residual_bound` gives.
+        bounds: The result of `residual_bound`.
         estimator: See `rank_residual`.
         **line: Arguments of `ax.plot`, such as `label`.
 
@@ -195,10 +197,10 @@ def plot_residual_bound(
 
 
 def singular_spectrum(tokens: Tensor) -> np.ndarray:
-    """Singular values of the tokens of every sample, as matrices `(tokens, channels)`.
+    """Return the singular values of the tokens of every sample, as matrices `(tokens, channels)`.
 
     Args:
-        tokens: Tensor or array `(batch, tokens, channels)`, such as what a mixer gives.
+        tokens: Tensor or array `(batch, tokens, channels)`.
 
     Returns:
         A float64 array `(batch, min(tokens, channels))`, the largest first.
@@ -213,14 +215,14 @@ def singular_spectrum(tokens: Tensor) -> np.ndarray:
     >>> singular_spectrum(np.array([[[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])).tolist()
     [[4.0, 3.0]]
 
-    Source: Yuan & Xu, "Sliceformer", 2023, and "Channel-wise Sample Permutation", 2024, which
+    Reference: Yuan & Xu, "Sliceformer", 2023, and "Channel-wise Sample Permutation", 2024, which
     compare mixers by these spectra.
     """
     return np.linalg.svd(as_tokens(tokens), compute_uv=False)
 
 
 def plot_singular_spectrum(ax: Any, tokens: Tensor, **line: Any) -> None:
-    """Draw singular values relative to the largest, mean of the batch, on a logarithmic scale.
+    """Draw singular values relative to the largest, averaged over the batch, on a log scale.
 
     Args:
         ax: Matplotlib axes.

@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
-CALLS = ("call", "quantized_call")  # Keras calls the one or the other.
+CALLS = ("call", "quantized_call")  # Keras calls one of these.
 
 
 @contextlib.contextmanager
 def watched(layer: Any, note: Callable[[Any, dict[str, Any], Any], None]) -> Iterator[None]:
-    """Call `note` after each call of a layer: with the layer, its arguments by name, its outputs.
+    """Call `note(layer, arguments, outputs)` after each call of a layer.
 
-    The arguments are in the order of the signature. Afterwards the layer is as it was.
+    `arguments` is a dict in the order of the signature. The layer is restored afterwards.
     """
     held = vars(layer)
     before = {name: held[name] for name in CALLS if name in held}

@@ -9,8 +9,8 @@ from keras_permix._typing import Layer, StrPath
 from keras_permix.bench.timing import medians, peak_megabytes, runners, seconds
 
 HEAD = 64  # channels
-# name -> (batch, tokens, channels): 8192 tokens in all, against attention; 65,536 in all, as they
-# get longer; and for accelerators some 250,000.
+# name -> (batch, tokens, channels): 8192 tokens per batch with attention, 65,536 without, and about
+# 250,000 for accelerators.
 SHORT = {"32x256": (32, 256, 256), "8x1024": (8, 1024, 256), "2x4096": (2, 4096, 256)}
 LONG = {
     "64x1024": (64, 1024, 256),
@@ -25,7 +25,7 @@ HUGE = {
     "16x16384": (16, 16384, 768),
 }
 CASES = {**SHORT, **LONG, **HUGE}
-OF_ACCELERATORS = tuple(HUGE)  # elsewhere if asked for
+OF_ACCELERATORS = tuple(HUGE)  # not run on a CPU by default
 COLUMNS = (
     "tokens",
     "batch",
@@ -39,7 +39,7 @@ COLUMNS = (
 ATTENTION = "MultiHeadAttention"
 PROJECTIONS = {"2 projections": 2, "4 projections": 4}
 BLOCKS = "attention in blocks"
-# What the cases measure; the short ones measure all.
+# Layers of the long and huge cases; the short cases measure all layers.
 IN_LONG = (
     "LinearAttention",
     "FourierMixer",
@@ -91,7 +91,7 @@ def makers(tokens: int, width: int, dtype: str) -> dict[str, Callable[[], Layer]
 
 
 def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
-    """Time every layer, forward and forward with backward, on sequences of one length.
+    """Time every layer, forward and forward plus backward, on sequences of one length.
 
     Args:
         case: One of `CASES`.
@@ -133,7 +133,7 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
 
 
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
-    """Draw time and memory per token against the number of tokens, one line per layer.
+    """Plot time and memory per token against the number of tokens, one line per layer.
 
     A line holds the cases of the largest batch that the layer was timed with.
     """
@@ -142,7 +142,7 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     time, memory = figure.subplots(1, 2)
-    time.set_prop_cycle(color=colormaps["tab20"].colors)  # more than there are lines
+    time.set_prop_cycle(color=colormaps["tab20"].colors)  # 20 colors, enough for all lines
     for name in dict.fromkeys(row["layer"] for row in rows):
         mine = [row for row in rows if row["layer"] == name]
         most = max(row["batch"] * row["tokens"] for row in mine)

@@ -1,4 +1,4 @@
-"""`permix bench lra`: what an encoder of long texts costs with each mixer, as texts get longer."""
+"""Benchmark an encoder of long texts with each mixer, for several lengths."""
 
 import math
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from keras_permix.utils.machine import is_out_of_memory
 
 CASES = {"1K": 1024, "2K": 2048, "3K": 3072, "4K": 4096}  # tokens
 BATCH, HEADS, WARMUP = 4, 4, 5
-BLOCK = 64  # of the butterfly; divides all lengths, and is the square root of the longest
+BLOCK = 64  # of the butterfly: divides all lengths, and is the square root of the longest
 COLUMNS = (
     "tokens", "mixer", "parameters", "batch", "train_steps_per_s", "infer_steps_per_s", "peak_mb",
 )  # fmt: skip
 
 
 def mixers() -> dict[str, dict[str, Any]]:
-    """The mixers of `LRATransformer`, by their names, those that attend with four heads."""
+    """Return the mixers of `LRATransformer` by name, with four heads if they have heads."""
     from keras_permix.layers.mixers import MIXERS, arguments_of
 
     found = {}
@@ -30,29 +30,33 @@ def mixers() -> dict[str, dict[str, Any]]:
 
 
 def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator[dict[str, Any]]:
-    """Count the steps per second of training, and of answering, for every mixer.
+    """Measure training and prediction steps per second for every mixer.
 
-    Each model learns a batch first, and is timed only if its loss is finite and falls. Texts are
-    padded to the number of tokens, whose mean is what the head is given.
+    Texts are padded to the number of tokens, and the head receives the mean of the real tokens.
+    Each model first trains on one batch for `WARMUP` steps.
 
     Args:
         case: One of `CASES`.
         repeats: Rounds of `medians`.
-        dtype: What the models compute in; their weights are float32.
-        batch: Texts in a batch.
+        dtype: Compute dtype; weights are float32.
+        batch: Texts per batch.
 
     Yields:
-        A dict with the keys `COLUMNS`, as soon as it is measured. `peak_mb` is the memory of a
-        training step in MB above what was there (`peak_megabytes`). A model that does not fit into
-        memory has "OOM" for its numbers.
+        A dict with the keys `COLUMNS`, as soon as it is measured. `peak_mb` is the result of
+        `peak_megabytes` for a training step. A model that does not fit into memory has "OOM" in
+        the columns of measurements.
 
-    Source: Yuan & Xu, "Sliceformer", 2023, table 3.
+    Raises:
+        ValueError: if the loss of a model is not finite or does not fall in the first steps.
+
+    Reference:
+        Yuan & Xu, "Sliceformer", 2023, table 3.
     """
     policy = "float32" if dtype == "float32" else f"mixed_{dtype}"
     for name, mixer in mixers().items():
         row = {"tokens": CASES[case], "mixer": name, "batch": batch}
-        # A class token would be one token too many for blocks, and hears nothing where it stands
-        # first and mixers are causal.
+        # A class token would make the length indivisible by the block size, and receives nothing
+        # at position 0 of causal mixers.
         own = {
             "max_sequence_length": CASES[case],
             "mixer": mixer,
@@ -61,7 +65,7 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
         }
         try:
             yield {**row, **_measured({**TEXT, **own}, repeats, batch)}
-        except Exception as error:  # Each backend has exceptions of its own.
+        except Exception as error:  # Each backend raises different exceptions.
             if not is_out_of_memory(error):
                 raise
             yield {**dict.fromkeys(COLUMNS, "OOM"), **row}
@@ -72,7 +76,7 @@ def _measured(sizes, repeats, batch):
     losses = [float(run.step()) for _ in range(WARMUP)]
     if not (all(map(math.isfinite, losses)) and losses[-1] < losses[0]):
         raise ValueError(
-            "A model must learn before it is timed: its loss must be finite and fall. "
+            "The loss of a model must be finite and fall before it is timed. "
             f"Received: losses={losses} with {sizes['mixer']}"
         )
     peak = peak_megabytes(run.step)
@@ -86,13 +90,13 @@ def _measured(sizes, repeats, batch):
 
 
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
-    """Draw steps per second and memory against the number of tokens, one line per mixer."""
+    """Plot steps per second and memory against the number of tokens, one line per mixer."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     columns = {
         "train_steps_per_s": "training steps per second",
-        "infer_steps_per_s": "answers per second",
+        "infer_steps_per_s": "prediction steps per second",
         "peak_mb": "MB",
     }
     figure = Figure(figsize=(13, 4), layout="constrained")

@@ -1,4 +1,4 @@
-"""`permix bench models`: permuting models against their attention twin, to answer and to train."""
+"""Benchmark prediction and training of permutation models against attention models."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from keras_permix._typing import Model, StrPath
 from keras_permix.bench.timing import medians, peak_megabytes, wall_seconds
 
-# The contenders of a case: name -> (class, arguments of its own). The first is the attention twin.
+# Models of a case: name -> (class, arguments). The first is the attention baseline.
 VITS = {name: (name, dict[str, Any]()) for name in ("ViT", "CSPViT", "SliceViT")}
 ENCODERS = {
     name: ("LRATransformer", {"mixer": mixer})
@@ -39,12 +39,12 @@ MEGAS = {
     "CSPMEGA": ("CSPMEGA", dict[str, Any]()),
 }
 SMALL = dict(num_classes=10, image_size=32, patch_size=4, hidden_dim=128, num_layers=6, mlp_dim=256)
-TEXT = dict(num_classes=10, hidden_dim=256, num_layers=4, mlp_dim=1024)  # of the Long Range Arena
-MEGA = dict(  # of the Long Range Arena's texts
+TEXT = dict(num_classes=10, hidden_dim=256, num_layers=4, mlp_dim=1024)  # Long Range Arena
+MEGA = dict(  # Long Range Arena, texts
     num_classes=10, hidden_dim=128, inner_dim=256, shared_dim=64, num_layers=4, norm="scalenorm",
     norm_first=False, truncation=1024,
 )  # fmt: skip
-# name -> (contenders, arguments that they share, batch size)
+# name -> (models, shared arguments, batch size)
 CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "cifar10_small": (VITS, SMALL, 128),
     "cifar10": (VITS, {**SMALL, "hidden_dim": 512, "mlp_dim": 512}, 32),
@@ -74,10 +74,11 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "MEGA, 1024 tokens": (MEGAS, {**MEGA, "max_sequence_length": 1024}, 4),
     "MEGA, 4096 tokens": (MEGAS, {**MEGA, "max_sequence_length": 4096}, 1),
 }  # fmt: skip
-# Whose vision transformers `--against` adds to the cases of `VITS`; the last two are for PyTorch.
+# Packages whose vision transformers `--against` adds to the cases of `VITS`. The last two require
+# PyTorch.
 PEERS = ("keras_hub", "timm", "torch_nn")
 HEADS = 8  # of `ViT` and its peers
-OF_ACCELERATORS = ("imagenet, huge",)  # elsewhere if asked for
+OF_ACCELERATORS = ("imagenet, huge",)  # not run on a CPU by default
 COLUMNS = (
     "case", "model", "tokens", "parameters", "batch", "forward_ms", "step_ms", "vs_attention",
     "vs_attention_macs", "first_step_s", "load_mb", "forward_mb", "step_mb",
@@ -87,22 +88,22 @@ COLUMNS = (
 def measure(
     case: str, repeats: int, dtype: str, against: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Time a prediction and a training step of every contender, on random inputs.
+    """Time a prediction and a training step of every model of a case, on random inputs.
 
-    Texts are of all lengths up to the longest, and padded to that.
+    Texts have random lengths and are padded to the longest.
 
     Args:
         case: One of `CASES`.
         repeats: Rounds of `medians`.
-        dtype: What the models compute in; their weights are float32.
-        against: Names of `PEERS`, whose models of the same sizes are added to a case of `VITS`.
+        dtype: Compute dtype; weights are float32.
+        against: Names from `PEERS`; their models of the same sizes are added to a case of `VITS`.
 
     Yields:
         A dict with the keys `COLUMNS`. Times are medians in milliseconds. `vs_attention` is the
         step time of the baseline divided by that of the model, and `vs_attention_macs` the same
-        ratio of multiply-adds. `first_step_s` is the time of the first training step, which
-        compiles, in seconds. Memory is the result of `peak_megabytes`; `load_mb` is that of making
-        the model from a file, the model included.
+        ratio of multiply-adds. `first_step_s` is the time of the first training step in seconds,
+        including compilation. Memory is the result of `peak_megabytes`; `load_mb` is that of
+        loading the model from a file, including the model.
     """
     from keras_permix.analysis import count_macs
 
@@ -142,7 +143,7 @@ def measure(
 
 
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
-    """Draw the time of a training step, that of the attention twin being 1, a group per case."""
+    """Plot the time of a training step relative to the attention baseline, grouped by case."""
     from matplotlib.figure import Figure
 
     cases = list(dict.fromkeys(row["case"] for row in rows))
@@ -164,14 +165,14 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
 
 
 class Contender(NamedTuple):
-    """A model to be timed.
+    """Hold a model to time, and its steps.
 
     Args:
         model: The model, of Keras or PyTorch.
-        tokens: The longest text that it takes, or how many tokens, nodes or pixels its blocks mix.
-        answer: Function that answers a batch.
-        step: Function that learns it, for the loss of its task; the first call is the first step.
-        stored: Function that writes the model to a path, and returns one that makes it from there.
+        tokens: Maximum length of a text, or the number of tokens, nodes or pixels that blocks mix.
+        answer: Function that predicts a batch.
+        step: Function that trains on the batch; the first call compiles.
+        stored: Function that writes the model to a path, and returns a function that loads it.
     """
 
     model: Model
@@ -182,12 +183,12 @@ class Contender(NamedTuple):
 
 
 def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
-    """A model, and what it has to do: batches that its class makes up, with random targets.
+    """Make a zoo model with a batch of its `make_inputs` and random targets.
 
     Args:
-        name: A class of `keras_permix.zoo`.
-        arguments: Its arguments.
-        batch: Samples in the batch.
+        name: Name of a class of `keras_permix.zoo`.
+        arguments: Arguments of the class.
+        batch: Samples per batch.
     """
     import keras
     import numpy as np
@@ -203,7 +204,7 @@ def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
         model.save_to_preset(path)
         return lambda: type(model).from_preset(path)
 
-    classes = model.output_shape[-1]  # One number to learn is one class, and always 1.
+    classes = model.output_shape[-1]  # For a regression model, the target is always 1.
     targets = np.eye(classes, dtype="float32")[np.random.default_rng(0).integers(0, classes, batch)]
     mixed = math.prod(model.features(inputs)[0].shape[1:-1])
     return Contender(
@@ -216,13 +217,13 @@ def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
 
 
 def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Contender:
-    """A vision transformer of another package that averages over the tokens, as `ViT` does.
+    """Make a vision transformer of another package, with mean pooling like `ViT`.
 
     Args:
         peer: One of `PEERS`.
-        sizes: The arguments of `ViT` that are sizes.
-        batch: Samples in the batch.
-        dtype: Keras' name of a dtype policy.
+        sizes: Dict of the size arguments of `ViT`.
+        batch: Samples per batch.
+        dtype: Name of a Keras dtype policy.
     """
     import keras
     import numpy as np
@@ -263,7 +264,7 @@ def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Conte
 
 
 def _parameters(model):
-    """Their number, of a model of Keras or PyTorch."""
+    """Return the number of parameters of a Keras or PyTorch model."""
     if hasattr(model, "count_params"):
         return model.count_params()
     return sum(weight.numel() for weight in model.parameters())

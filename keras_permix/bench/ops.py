@@ -1,4 +1,4 @@
-"""`permix bench ops`: operators against their references, a copy, and attention on their tensor."""
+"""Benchmark ops against their references, a copy, and attention on the same tensor."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -10,17 +10,17 @@ from keras_permix.bench.timing import medians, peak_megabytes, runners, seconds
 
 SHORT, VISION, LONG, LONGER = (64, 64, 512), (32, 196, 384), (8, 1024, 128), (2, 4096, 128)
 TEXT = (32, 512, 256)
-# At least 1 GB in 16 bits and 2 GB in float32, which no cache of an accelerator holds.
+# At least 1 GB in 16 bits, more than the cache of any accelerator.
 HUGE_VISION, HUGE, HUGE_LONG = (8192, 196, 384), (2048, 1024, 256), (512, 4096, 256)
 
 
 class Case(NamedTuple):
-    """An operator, the shapes of its tensor, and whether it has a mask."""
+    """Hold the name of an op, the shapes of its tensor, and the kind of its mask."""
 
     operator: str
     shapes: tuple[tuple[int, int, int], ...]
-    masked: bool = False  # from an eighth of the tokens to all of them are real
-    gaps: bool = False  # these are in any places, and not the first ones
+    masked: bool = False  # between an eighth and all of the tokens are real
+    gaps: bool = False  # real tokens are at random positions instead of at the start
 
 
 CASES = {
@@ -42,9 +42,10 @@ CASES = {
     "groups of 4, huge": Case("groups of 4", (HUGE,)),
     "full sort, huge": Case("full sort", (HUGE_VISION, HUGE, HUGE_LONG)),
 }
-OF_ACCELERATORS = tuple(name for name in CASES if name.endswith("huge"))  # elsewhere if asked for
-ROUNDING = ("simple attention", "damped EMA")  # the others move values
-TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}  # of the greatest value
+# Not run on a CPU by default.
+OF_ACCELERATORS = tuple(name for name in CASES if name.endswith("huge"))
+ROUNDING = ("simple attention", "damped EMA")  # the other ops only move values
+TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}  # of the largest value
 RIVALS = ("attention", "linear_attention", "fourier", "sort", "unmasked")
 COLUMNS = (
     "case",
@@ -64,29 +65,29 @@ COLUMNS = (
 
 
 def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
-    """Time an operator, forward and forward with backward, after checking its values.
+    """Time an op, forward and forward plus backward, after checking its values.
 
     Args:
-        case: One of `CASES`, each of which has some shapes.
+        case: One of `CASES`.
         repeats: Rounds of `medians`.
-        dtype: What the tensors are made of.
+        dtype: Dtype of the tensors.
 
     Yields:
-        A dict with the keys `COLUMNS`. Times are medians in milliseconds, and ratios are for
-        forward plus backward:
+        A dict per shape with the keys `COLUMNS`. Times are medians in milliseconds, and ratios are
+        for forward plus backward:
 
-        * `speedup` and `vs_…`: time of the reference or the rival divided by that of the operator.
-        * `vs_copy`: time of the operator divided by twice that of a copy.
-        * `gb_per_s` counts the tensor four times: read and written, and the same for its gradient.
+        * `speedup` and `vs_…`: time of the reference or the rival divided by that of the op.
+        * `vs_copy`: time of the op divided by twice that of a copy.
+        * `gb_per_s`: throughput for reading and writing the tensor and its gradient.
         * `peak_mb`: memory of forward plus backward above the memory in use before.
 
         Rivals run on the same tensor, in heads of 64 channels, without projections: the fastest
         softmax attention of the backend, linear attention and a Fourier transform. A full sort is
-        also compared with the sort of the backend, a masked operator with itself without a mask.
-        The reference of the damped EMA is its form by a Fourier transform.
+        also compared with the sort of the backend, and a masked op with itself without a mask. The
+        reference of the damped EMA is its implementation "fft".
 
     Raises:
-        ValueError: if values or gradients differ from the reference's; nothing is timed then.
+        ValueError: if values or gradients differ from the reference's.
     """
     import keras
     import numpy as np
@@ -124,7 +125,7 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
 
 
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
-    """Draw the time of every operator and of what it was timed against, a group of bars per row."""
+    """Plot the time of every op, its reference, a copy and attention, a group of bars per row."""
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -157,19 +158,20 @@ def _check_equal(ours, reference, tolerance, case, shape):
         with exact():
             results = list(zip(call(), other(), strict=True))
         for mine, right in results:
-            # Where the tensors are: to move gigabytes from a device takes longer than to time it.
+            # Compared on the device, because copying gigabytes to the host is slow.
             atol = tolerance * keras.ops.max(keras.ops.abs(right))
             if not keras.ops.all(keras.ops.abs(mine - right) <= atol):
                 raise ValueError(
-                    "An operator must equal its reference before it is timed. "
+                    "An op must equal its reference before it is timed. "
                     f"Received: case={case!r}, shape={shape}"
                 )
 
 
 def _functions(case, x):
-    """The operator and its reference as functions of a tensor, and a list of what serves it.
+    """Return an op and its reference as functions of a tensor, and the op's implementation.
 
-    That is known once the operator is called: a compiler may be told less of devices.
+    The implementation is a list that is filled by the first call, because the choice can differ
+    under a compiler.
     """
     from keras_permix import ops
     from keras_permix.bench.rivals import in_heads, on_heads, quadratic_attention
@@ -190,13 +192,13 @@ def _functions(case, x):
             served_by.append(ops.explain(op, x, *arguments, **mask(x)).chosen)
         return op(x, *arguments, **mask(x), implementation=implementation)
 
-    # TensorFlow does not compile the gradient of a recurrence.
+    # TensorFlow cannot compile the gradient of a recurrence.
     reference = "fft" if op is ops.damped_ema else "reference"
     return call, lambda x: call(x, reference), served_by
 
 
 def _call(operator, x):
-    """An operator of one tensor, and its other arguments."""
+    """Return the op of a name, and its arguments after the tensor."""
     import keras
 
     from keras_permix import layers, ops
@@ -221,9 +223,9 @@ def _call(operator, x):
 
 
 def _masks(x, gaps):
-    """A function of a tensor like `x` that gives the mask of texts of all lengths.
+    """Return a function from a tensor of the shape of `x` to a mask with random lengths.
 
-    Its result hangs on the tensor, so that no compiler knows it in advance.
+    The mask depends on the tensor, so that a compiler cannot treat it as a constant.
     """
     import keras
     import numpy as np
@@ -238,7 +240,7 @@ def _masks(x, gaps):
 
 
 def _rivals(case, x):
-    """Functions of a tensor that mix its tokens in other ways, by name."""
+    """Return the functions to compare an op with, by name."""
     import keras
 
     from keras_permix.bench.rivals import on_heads
@@ -250,7 +252,7 @@ def _rivals(case, x):
         "linear_attention": on_heads(linear_attention),
         "fourier": fourier_transform,
     }
-    if HUGE in case.shapes:  # in float32 a map of tokens by tokens would not fit
+    if HUGE in case.shapes:  # In float32, attention maps would not fit into memory.
         dtype = keras.backend.standardize_dtype(x.dtype)
         functions = {} if dtype == "float32" else {"attention": functions["attention"]}
     if case.masked:

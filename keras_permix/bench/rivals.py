@@ -12,7 +12,7 @@ HEAD = 64  # channels
 
 
 def in_heads(x: Tensor) -> Tensor:
-    """Split tokens into heads of up to 64 channels: (batch, tokens, heads, channels)."""
+    """Split the channels into heads of up to 64: `(batch, tokens, heads, channels)`."""
     batch, tokens, channels = x.shape
     return ops.reshape(x, (batch, tokens, -1, gcd(channels, HEAD)))
 

@@ -27,7 +27,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def _runtime():
-    from keras_permix.ops.backend import running  # Keras comes with it
+    from keras_permix.ops.backend import running  # imports Keras
 
     return running.module("runtime")
 

@@ -77,7 +77,10 @@ def _explain(error):
     if isinstance(error, ValueError | OSError | ImportError | FloatingPointError):
         return error
     if is_out_of_memory(error):
-        return f"Memory must suffice for model and batch. Received: {str(error)[:200] or error!r}"
+        return (
+            "Model and batch must fit into memory; reduce their sizes. "
+            f"Received: {str(error)[:200] or error!r}"
+        )
     return f"{type(error).__name__}: {error} (this is a bug, run with --traceback)"
 
 

@@ -46,7 +46,7 @@ def _keep(backend):
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(
-            "`KERAS_HOME` must name a folder, or one that can be made. "
+            "`KERAS_HOME` must name a folder that exists or can be created. "
             f"Received: {path.parent} ({error.strerror})"
         ) from error
     write_text(path, json.dumps({**settings, "backend": backend}, indent=4) + "\n")

@@ -76,7 +76,7 @@ def run(arguments):
     batch = check_positive_or_none("--batch-size", getattr(arguments, "batch_size", None))
     if batch is not None and bench is not bench_lra:
         raise ValueError(
-            "`--batch-size` must be left out, but for `permix bench lra`. "
+            "`--batch-size` is only for `permix bench lra`; omit it. "
             f"Received: {batch} for {arguments.what}"
         )
     own = {} if batch is None else {"batch": batch}
@@ -84,15 +84,15 @@ def run(arguments):
         here = find_spec(f"keras_permix.ops.backend.{running.name()}.peers")
         if bench is not bench_models or {*against} - {"keras_hub"} and not here:
             raise ValueError(
-                "`--against` must be left out, but for `permix bench models`, with timm and "
-                "torch_nn on PyTorch. "
+                "`--against` is only for `permix bench models`, and timm and torch_nn require "
+                "PyTorch; omit it, or set KERAS_BACKEND=torch. "
                 f"Received: {against} for {arguments.what} on {running.name()}"
             )
         own["against"] = against
     if arguments.out:
         if arguments.out.suffix.lower() == ".png":
             raise ValueError(
-                "`--out` must be a CSV file, beside which a drawing is put. "
+                "`--out` must be a CSV file; the plot is written next to it as .png. "
                 f"Received: {arguments.out}"
             )
         check_output("--out", arguments.out)
@@ -132,7 +132,7 @@ def run(arguments):
                 end = "does not fit into memory"
             print(f"{len(rows)} rows, {case} {end}", file=sys.stderr, flush=True)
     if not rows:
-        raise MemoryError("no case fits")
+        raise MemoryError("no case fits into memory")
     print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
     if arguments.out:
         draw(bench, rows, arguments.out.with_suffix(".png"))
@@ -157,11 +157,11 @@ def check_replaced(path, columns):
         ours = not path.stat().st_size or set(first.split(",")) <= set(columns)
         found = f"{path}, which begins with {first[:60]!r}"
     else:
-        ours, found = not drawing.exists(), f"{path}, beside which lies {drawing.name}"
+        ours, found = not drawing.exists(), f"{path}, but {drawing.name} exists"
     if not ours:
         raise ValueError(
-            "`--out` must be a new file, or one of an earlier measurement of these, which is "
-            f"replaced. Received: {found}"
+            "`--out` must be a new file, or the output of an earlier run of the same benchmark, "
+            f"which is replaced. Received: {found}"
         )
 
 
@@ -194,10 +194,10 @@ def chip_of(device):
 
 
 def check_device(device):
-    """Check that the backend has a device, and uses it.
+    """Check that the backend has and uses a device.
 
     Raises:
-        ValueError: If it does not.
+        ValueError: if the device does not exist, or another one is used.
     """
     import keras
 
@@ -210,6 +210,6 @@ def check_device(device):
     found = re.sub("[:_]", "", given.lower().replace("cuda", "gpu"))
     if found != kind and f"{kind}{number or 0}" not in found:
         raise ValueError(
-            "`--device` must be a device that the backend has here, such as cpu:0. "
+            "`--device` must be a device that the backend finds on this machine, such as cpu:0. "
             f"Received: --device={device}, which gives {given}"
         )

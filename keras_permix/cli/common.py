@@ -137,8 +137,7 @@ def check_output(argument, path, kind="file"):
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ValueError(
-            f"`{argument}` must be a {kind} that can be written. "
-            f"Received: {path} ({error.strerror or error})"
+            f"`{argument}` must be a writable {kind}. Received: {path} ({error.strerror or error})"
         ) from error
 
 

@@ -109,7 +109,7 @@ def _macs_of_own(model):
     import numpy as np
 
     if any(None in tensor.shape[1:] for tensor in model.inputs):
-        return "–, since an input may have any size"
+        return "– (an input has no fixed size)"
 
     def one(tensor):
         return np.zeros((1, *tensor.shape[1:]), tensor.dtype)

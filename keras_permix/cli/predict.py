@@ -1,6 +1,6 @@
 """Run a preset on images, texts or molecules.
 
-A folder stands for all images in it. If an input cannot be read, the error is printed, the other
+All images of a folder are predicted. If an input cannot be read, the error is printed, the other
 inputs are predicted, and the exit code is 1.
 """
 
@@ -88,7 +88,7 @@ def read_inputs(task, words, source):
     size = task.arguments_per_input
     if len(words) % size:
         raise ValueError(
-            f"`INPUT` must be given {size} times for each answer. Received: {len(words)} inputs"
+            f"`INPUT` must be given {size} times per prediction. Received: {len(words)} inputs"
         )
     groups = [words[start : start + size] for start in range(0, len(words), size)]
     if source and source.suffix.lower() in LISTS:
@@ -98,7 +98,8 @@ def read_inputs(task, words, source):
         groups += [line.split("\t") if size > 1 else [line] for line in lines if line.strip()]
         if wrong := [group for group in groups if len(group) != size]:
             raise ValueError(
-                f"`--from` must hold {size} per line. Received: {wrong[0]} in {source}"
+                f"`--from` must hold {size} texts per line, separated by a tab. "
+                f"Received: {wrong[0]} in {source}"
             )
     if task.own_sources:  # images
         groups = [
@@ -107,9 +108,7 @@ def read_inputs(task, words, source):
             for path in (images_in(Path(word)) if os.path.isdir(word) else [word])
         ]
     if not groups:
-        raise ValueError(
-            "`INPUT` must be given, or `--from` a file that holds some. Received: none"
-        )
+        raise ValueError("`INPUT` or `--from` must give at least one input. Received: none")
     return groups
 
 

@@ -105,7 +105,7 @@ def verify_on(backend, presets):
                 yield json.loads(line)
         process.wait()
         said.seek(0)
-        problem = (said.read().strip().splitlines() or ["it ended without a word"])[-1]
+        problem = (said.read().strip().splitlines() or ["it ended without output"])[-1]
     for preset in presets[answered:]:
         yield {"preset": preset, "problem": problem}
 

@@ -142,7 +142,7 @@ def check_classes(name, train, test):
     """
     if len(set(train)) < 2 or not set(test) <= set(train):
         raise ValueError(
-            "A set must have two classes or more, and no others for testing than for training. "
+            "A set must have at least two classes, and the test part no others than training. "
             f"Received: name={name!r}, {sorted(set(train))[:10]} for training, "
             f"{sorted(set(test))[:10]} for testing"
         )

@@ -165,7 +165,7 @@ def _parts(folder, files):
     ]
     if not all(parts):
         raise ValueError(
-            "`train` and `test` must hold a row each. "
+            "`train` and `test` must each hold at least one row. "
             f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with "
             f"splits={files.splits}"
         )

@@ -210,11 +210,11 @@ def _check_sizes(inputs, batch_size, drop_remainder, steps):
     check_positive_or_none("steps", steps)
     check_integer("batch_size", batch_size)
     if not size_of(inputs):
-        raise ValueError("`inputs` must hold one sample or more. Received: none")
+        raise ValueError("`inputs` must hold at least one sample. Received: no samples")
     if drop_remainder and size_of(inputs) < batch_size:
         raise ValueError(
-            "`batch_size` must be no more than there are samples, since training takes whole "
-            f"batches. Received: batch_size={batch_size}, {size_of(inputs)} samples"
+            "`batch_size` must be at most the number of samples, because training drops the last "
+            f"batch. Received: batch_size={batch_size}, {size_of(inputs)} samples"
         )
 
 
@@ -224,7 +224,7 @@ def _checked_targets(inputs, targets, num_classes):
         targets = targets.astype("int32").reshape(-1)
     if size_of(inputs) != len(targets):
         raise ValueError(
-            "`inputs` and `targets` must be of one length. "
+            "`inputs` and `targets` must have the same length. "
             f"Received: {size_of(inputs)} inputs, {len(targets)} targets"
         )
     if num_classes is not None:

@@ -31,7 +31,7 @@ def target_reader(
         Tuple `(names, read)`.
 
     Raises:
-        ValueError: for another `predicts`, or rows without labels. `read` raises it for a row
+        ValueError: for an unknown `predicts`, or rows without labels. `read` raises it for a row
             without numbers, or with labels that no training row has.
 
     Example:
@@ -71,7 +71,7 @@ def number_of(row: dict[str, Any], column: str) -> float:
         return number
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"Every row must have a number under {column!r}; `labels` of the data names others. "
+            f"Every row must have a number under {column!r}; set `labels` for other columns. "
             f"Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error
 

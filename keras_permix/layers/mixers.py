@@ -1,4 +1,4 @@
-"""Token mixers by name: what models, benchmarks and exchanges of mixers choose from."""
+"""Define the token mixers that models, benchmarks and surgery select by name."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from keras_permix.utils.checks import check_flags, check_named, check_names, pla
 class Mixer(NamedTuple):
     """Describe a mixer: a layer that keeps the shape of tokens, and its default arguments.
 
-    A layer `by_depth` takes `layer_index` and `num_layers`, its position in the model.
+    `by_depth`: Whether the layer takes `layer_index` and `num_layers`, its position in the model.
     """
 
     layer: type[Any]
@@ -52,18 +52,17 @@ MIXERS = {
 }
 
 
-CUSTOM = "custom"  # the name of a layer that is none of `MIXERS`
+CUSTOM = "custom"  # the name of a layer outside `MIXERS`
 
 
 def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
-    """Return a mixer as a dict of plain values.
+    """Check a mixer and return it as a dict of plain values.
 
     Args:
-        spec: A name of `MIXERS`, a dict with that `"name"` and arguments of its layer, or a layer,
-            which is described by its config.
+        spec: A name of `MIXERS`, a dict with that `"name"` and arguments of its layer, or a layer.
 
     Returns:
-        A dict with a `"name"` of `MIXERS` and arguments; of another layer,
+        A dict with a `"name"` of `MIXERS` and arguments. For a layer outside `MIXERS`,
         `{"name": "custom", "config": …}` with its serialized config.
     """
     if isinstance(spec, keras.layers.Layer):
@@ -87,24 +86,24 @@ def _spec_of_layer(layer):
 
 
 def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
-    """The same, or `None` for the mixer that a model has by itself."""
+    """Check a mixer as `check_mixer` does; `None` selects the default of the model."""
     return None if spec is None else check_mixer(spec)
 
 
 def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = check_mixer) -> Any:
-    """Return the mixers of a model in plain values.
+    """Check the mixers of a model and return them in plain values.
 
     Args:
-        specs: What `check` takes, for all blocks; a list or tuple of one per block; or a function
-            from the 0-based index of a block to its mixer.
+        specs: A mixer for all blocks, a list or tuple of one per block, or a function from the
+            0-based index of a block to its mixer.
         num_layers: Number of blocks.
-        check: Checks one, and gives it in plain values.
+        check: Function that checks one mixer and returns it in plain values.
 
     Returns:
-        One where all are alike, else a list.
+        One mixer if all blocks have the same, else a list.
 
     Raises:
-        ValueError: for a list of another length than `num_layers`.
+        ValueError: if the length of the list differs from `num_layers`.
     """
     if callable(specs) and not isinstance(specs, keras.layers.Layer):
         specs = [specs(index) for index in range(num_layers)]
@@ -112,7 +111,7 @@ def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = chec
         return check(specs)
     if len(specs) != num_layers:
         raise ValueError(
-            "`mixer` must be one for all blocks, or a list of one per block. "
+            "`mixer` must be one mixer for all blocks, or a list of one per block. "
             f"Received: {len(specs)} in mixer={specs!r}, num_layers={num_layers}"
         )
     specs = [check(spec) for spec in specs]
@@ -120,7 +119,7 @@ def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = chec
 
 
 def mixer_at(specs: Any, index: int) -> Any:
-    """The mixer of a block, of what `check_mixers` returned."""
+    """Return the mixer of block `index` from the result of `check_mixers`."""
     return specs[index] if isinstance(specs, list) else specs
 
 
@@ -130,7 +129,7 @@ def is_causal(spec: dict[str, Any]) -> bool:
 
 
 def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:
-    """A mixer whose weights or blocks are for a longest sequence is made for that of its model."""
+    """Add the sizes that a mixer derives from the longest sequence of its model."""
     if spec["name"] == "linformer":
         return {"max_sequence_length": longest, **spec}
     if spec["name"] == "butterfly_attention" and spec.get("block_size") is None:
@@ -152,19 +151,18 @@ def make_mixer(
     Args:
         spec: A name of `MIXERS`, or a dict with that `"name"` and arguments of the layer, which
             override all others. A layer is copied without its weights.
-        layer_index: 0-based index of the mixer among those of its model.
-        num_layers: Number of these.
-        inner_dim: Channels that the mixer projects to, if it does, those of all heads together.
-            `None`: as many as it is given.
-        use_bias: Whether its projections have biases. `None`: as the layer has them by itself.
-        ragged: Whether its last group may be shorter, if it has groups and `spec` does not say.
+        layer_index: Index of the mixer in its model, from 0.
+        num_layers: Number of mixers in the model.
+        inner_dim: Total channels of all heads, for mixers that project. `None`: the input width.
+        use_bias: Whether the projections have biases. `None`: the default of the layer.
+        ragged: Whether the last group may be shorter. Ignored by mixers without groups.
         **arguments: Arguments that all mixers take, such as `dropout` and `dtype`.
 
     Returns:
         A layer that keeps the shape of tokens `(batch, tokens, channels)`.
 
     Raises:
-        ValueError: for a name that no mixer has, or an argument out of range.
+        ValueError: for an unknown name, or an argument out of range.
 
     Example:
 
@@ -194,12 +192,12 @@ def _make_custom(config, arguments):
 
 
 def arguments_of(name: str) -> set[str]:
-    """The arguments of the layer of a mixer of `MIXERS`."""
+    """Return the argument names of a mixer of `MIXERS`."""
     return set(parameters_of(MIXERS[name].layer))
 
 
 def _inner(inner_dim, known, spec):
-    """The inner width of a mixer as its own argument, where it has one."""
+    """Return `inner_dim` as the argument that the mixer takes, if any."""
     if "inner_dim" in known:
         return {"inner_dim": inner_dim}
     if "head_dim" not in known or "head_dim" in spec:

@@ -1,4 +1,4 @@
-"""Read a sequence in pieces, in time per token and memory that do not grow."""
+"""Read a sequence in chunks, with constant time per token and constant memory."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from keras_permix._typing import Mask, Tensor
 
 
 class Streaming:
-    """The streaming protocol: `initial_state`, `step` and `chunk`.
+    """Read a sequence in chunks, with `initial_state`, `step` and `chunk`.
 
-    The outputs of the pieces are those of the whole sequence. A state is a nest of tensors whose
-    shapes and dtypes never change, so that it fits `jax.jit`, `jax.lax.scan`, `tf.function` and
-    `torch.compile`. No gradient flows from one piece to the one before.
+    The outputs match those of the whole sequence. The state is a nest of tensors with constant
+    shapes and dtypes, as `jax.jit`, `jax.lax.scan`, `tf.function` and `torch.compile` require. No
+    gradient flows from one chunk to the chunk before.
 
     A subclass implements `make_state(batch_size)` and `read(tokens, state, mask)`.
 
@@ -40,7 +40,7 @@ class Streaming:
             A nest of tensors.
 
         Raises:
-            ValueError: for a layer that is not built, or whose outputs depend on later tokens or on
+            ValueError: if the layer is not built, or if its outputs depend on later tokens or on
                 the number of tokens.
         """
         if not self.built:
@@ -55,7 +55,7 @@ class Streaming:
 
         Args:
             token: Tensor `(batch, channels)`.
-            state: What `initial_state` or the call before returned.
+            state: State from `initial_state` or the previous call.
             mask: Booleans `(batch,)`, True at real tokens.
 
         Returns:
@@ -66,11 +66,11 @@ class Streaming:
         return outputs[:, 0], state
 
     def chunk(self: Any, tokens: Tensor, state: Any, mask: Mask = None) -> tuple[Tensor, Any]:
-        """Read some tokens of each sequence.
+        """Read several tokens of each sequence.
 
         Args:
             tokens: Tensor `(batch, tokens, channels)`.
-            state: What `initial_state` or the call before returned.
+            state: State from `initial_state` or the previous call.
             mask: Booleans `(batch, tokens)`, True at real tokens.
 
         Returns:
@@ -87,7 +87,7 @@ class Streaming:
         raise NotImplementedError(f"{type(self).__name__} does not implement `make_state`.")
 
     def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
-        """Return the outputs for some tokens, and the state after them."""
+        """Return the outputs for `tokens`, and the state after them."""
         raise NotImplementedError(f"{type(self).__name__} does not implement `read`.")
 
 

@@ -75,7 +75,7 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
 
     Args:
         run: The run.
-        folder: Its folder.
+        folder: Folder of the run.
     """
     folder = Path(folder)
     metadata, record = (

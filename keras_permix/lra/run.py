@@ -74,7 +74,7 @@ def lra_run(
     recipe = make_recipe(merge(values, parse_overrides(overrides)), SOURCE)
     if recipe.steps_per_epoch is None:
         raise ValueError(
-            "`steps_per_epoch` must be a positive integer in the Long Range Arena, since its "
+            "`steps_per_epoch` must be a positive integer in the Long Range Arena, because the "
             "results list the number of steps. Received: steps_per_epoch=None"
         )
     words = ["permix", "lra", task, "--model", model, "--scale", scale, "--seed", str(seed)]

@@ -1,4 +1,4 @@
-"""Ops that permute and mix tokens of shape (batch, tokens, channels)."""
+"""Define ops that permute and mix tokens of shape (batch, tokens, channels)."""
 
 from keras_permix.ops.butterfly import (
     butterfly_mixes,

@@ -12,21 +12,21 @@ from keras_permix.utils.checks import check_integer
 
 
 def butterfly_stages(size: int, block: int) -> int:
-    """Count the butterfly stages that let every entry reach every other one.
+    """Count the butterfly stages that connect every entry with every other entry.
 
-    Stage `i` mixes blocks of `block` entries that lie `min(block**i, size // block)` apart. The
+    Stage `i` mixes blocks of `block` entries that are `min(block**i, size // block)` apart. The
     count is the smallest `n` with `block**n >= size`.
 
     Args:
         size: Entries along the mixed axis.
-        block: Entries per block, at least 2; it divides `size`.
+        block: Entries per block, at least 2. It must divide `size`.
 
     Returns:
         A Python integer.
 
     Raises:
-        ValueError: for a block that does not divide the size, and for a stage whose blocks do not
-            fill it.
+        ValueError: for a block that does not divide the size, or a stage whose blocks do not fill
+            it.
 
     Example:
 
@@ -51,14 +51,15 @@ def butterfly_mixes(size: int, block: int, stages: Iterable[int] | None = None) 
 
     Args:
         size: Entries along the mixed axis.
-        block: Entries per block, at least 2; it divides `size`.
+        block: Entries per block, at least 2. It must divide `size`.
         stages: Stages in order. None uses the number from `butterfly_stages`.
 
     Returns:
         A Python boolean.
 
     Raises:
-        ValueError: for sizes, blocks or stages that do not fit.
+        ValueError: for a block that does not divide the size, or a stage whose blocks do not fill
+            it.
 
     Example:
 
@@ -86,7 +87,7 @@ def butterfly_mixes(size: int, block: int, stages: Iterable[int] | None = None) 
 
 
 def two_stage_block(size: int) -> int:
-    """Return the smallest block with which at most two stages mix everything."""
+    """Return the smallest block with which at most two stages mix all entries."""
     divisors = (block for block in range(2, size) if size % block == 0)
     return next((block for block in divisors if block**2 >= size), size)
 
@@ -110,7 +111,7 @@ def butterfly_order(size, block, stage):
 
 
 def check_block(size, block):
-    """Return `size` (which may be unknown) and `block` as integers, if blocks fill the size."""
+    """Return `size`, which may be None, and `block` as integers, if blocks fill the size."""
     size = None if size is None else check_integer("size", size, least=0)
     block = check_integer("block", block, least=2)
     if size is not None and (size < 1 or size % block):
@@ -130,15 +131,16 @@ def butterfly_permute(
 ) -> Tensor:
     """Order an axis so that the blocks of a butterfly stage become runs of consecutive entries.
 
-    The members of a block lie `stride = min(block**stage, size // block)` entries apart; stage 0
-    is the identity. Only `axis` is permuted. The gradient is the inverse, `butterfly_unpermute`.
+    The entries of a block are `stride = min(block**stage, size // block)` apart; stage 0 is the
+    identity. The gradient is the inverse, `butterfly_unpermute`.
 
     Args:
         x: Tensor of any shape and dtype.
-        block: Entries per block, at least 2; it divides the size of `axis`.
-        stage: 0-based stage.
+        block: Entries per block, at least 2. It must divide the size of `axis`.
+        stage: Index of the stage, from 0.
         axis: The axis to permute.
-        cyclic: Whether stages from `butterfly_stages` on restart at 0. False repeats the last one.
+        cyclic: Whether stages wrap around after the last stage of `butterfly_stages`. If False,
+            later stages equal the last one.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 
@@ -185,8 +187,7 @@ def butterfly_unpermute(
 
     Args:
         x: Tensor of any shape and dtype.
-        block: Entries per block, at least 2; it divides the size of `axis`.
-        stage, axis, cyclic: As given to `butterfly_permute`.
+        block, stage, axis, cyclic: See `butterfly_permute`.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 

@@ -1,4 +1,4 @@
-"""Channel-wise sample permutation: shift every channel, then sort it in groups."""
+"""Shift every channel, then sort it in groups (channel-wise sample permutation)."""
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
@@ -25,7 +25,7 @@ def csp(
 
     Equals `group_sort(channel_shift(x, steps), group_size)` in one pass. With
     `align="reference"`, channel 0 is neither shifted nor sorted, and the other channels take the
-    ranks of its unshifted groups. Order of equal values and NaN follow `group_sort`. The gradient
+    ranks of its unshifted groups. Equal values and NaN are ordered as in `group_sort`. The gradient
     treats the permutation as constant and applies its inverse.
 
     Args:
@@ -33,9 +33,9 @@ def csp(
         steps: One integer per channel, or a `ShiftSchedule`, as for `channel_shift`.
         group_size: Tokens per group; 1 only shifts, None sorts all tokens as one group.
         align: `"independent"` or `"reference"`.
-        ragged: Allow a shorter last group.
+        ragged: Whether the last group may be shorter.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are
-            permuted, as if there were no others; the others become 0.
+            permuted, as if there were no padding. Padding becomes 0.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 

@@ -38,9 +38,11 @@ def damped_ema(
         out[t] = sum(gamma * h[t]) / sqrt(dim) + omega * x[t]
 
     Parameters with 2 * channels rows add a second average, over later tokens; the token itself
-    counts in both. All implementations compute in float32, or in float64 for a float64 `x`. The
-    implementation "chunked" takes time and memory linear in the tokens. "fft" is one long
-    convolution. "reference" is the recurrence above and stores `dim` times its input.
+    counts in both. All implementations compute in float32, or in float64 for a float64 `x`:
+
+    * "chunked" takes time and memory linear in the tokens;
+    * "fft" is one long convolution;
+    * "reference" is the recurrence above and stores `dim` times its input.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating.
@@ -49,8 +51,8 @@ def damped_ema(
         omega: Tensor of shape (channels,).
         truncation: Tokens per average and direction, including the token itself. None averages over
             all.
-        mask: Boolean tensor of shape (batch, tokens), True for real tokens. The others count
-            as 0 in the averages, though not in `omega * x`.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Padding counts as 0 in
+            the averages, but not in `omega * x`.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 
@@ -107,12 +109,12 @@ def damped_ema_stream(x, state, mask, delta, alpha, beta, gamma, omega):
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating; one token or several.
-        state: Tensor of shape (batch, channels, dim), at first zeros.
-        mask: As for `damped_ema`.
-        delta, alpha, beta, gamma, omega: As for `damped_ema`, one direction.
+        state: Tensor of shape (batch, channels, dim), initially zeros.
+        mask: See `damped_ema`.
+        delta, alpha, beta, gamma, omega: See `damped_ema`; one direction.
 
     Returns:
-        `(outputs, state)`, like `x` and like `state`.
+        `(outputs, state)`, of the shapes of `x` and `state`.
     """
     inputs, state, *parameters, omega = in_full_precision(
         x, state, delta, alpha, beta, gamma, omega
@@ -124,7 +126,7 @@ def damped_ema_stream(x, state, mask, delta, alpha, beta, gamma, omega):
     tokens = ops.shape(x)[1]
     size = min(CHUNK, x.shape[1] or CHUNK)
     latest_first = cut(ops.flip(inputs, axis=1), size)
-    # A lag is the sum of a chunk's lag and a lag within it, so no tensor is `dim` times the input.
+    # Split lags into those of chunks and those within, so that no tensor is `dim` times the input.
     long = powers(log_decay, size * ops.arange(ops.shape(latest_first)[1]))
     short = powers(log_decay, ops.arange(size))
     before = (state * weight * ops.exp(log_decay))[..., None] * long
@@ -135,10 +137,7 @@ def damped_ema_stream(x, state, mask, delta, alpha, beta, gamma, omega):
 
 
 def _recur(tokens, weight, log_decay, state):
-    """Scan (tokens, batch, channels).
-
-    On TensorFlow, outputs of Keras' scan must have the shape of the state.
-    """
+    """Scan (tokens, batch, channels); on TensorFlow, outputs must have the shape of the state."""
     decay = ops.exp(log_decay)
 
     def step(state, token):

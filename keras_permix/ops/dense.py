@@ -24,8 +24,8 @@ def dense(
         A tensor of shape (..., units), like `x`.
 
     Raises:
-        ValueError: for shapes that do not fit, or an implementation that does not
-            support the call.
+        ValueError: for shapes that do not match, or an implementation that does not support the
+            call.
 
     Example:
 

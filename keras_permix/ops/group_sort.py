@@ -32,9 +32,9 @@ def group_sort(
         x: Tensor of shape (batch, tokens, channels), floating or integer.
         group_size: Tokens per group; None sorts all tokens as one group.
         align: `"independent"` or `"reference"`.
-        ragged: Allow a shorter last group.
+        ragged: Whether the last group may be shorter.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Groups then consist
-            of consecutive real tokens, and the others become 0.
+            of consecutive real tokens. Padding becomes 0.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 
@@ -80,7 +80,7 @@ def group_sort_reference(x, mask, plan):
 
 
 def sort_groups(values, leader, lengths, plan):
-    """Sort packed values in groups, aligned to the reference channel (batch, tokens, 1)."""
+    """Sort packed values in groups, if aligned by the ranks of `leader` (batch, tokens, 1)."""
     tokens = ops.shape(values)[1]
     group_size = tokens if plan.group_size is None else plan.group_size
     padding, whole = None, isinstance(tokens, int) and tokens % group_size == 0

@@ -26,8 +26,8 @@ def interleave_order(
         head_dim: Channels per head, for `"interleave_haar"`; all channels by default.
 
     Returns:
-        A boolean NumPy array of shape (channels,), True where a channel is descending: the
-        `descending` argument of `slice_sort`.
+        A boolean NumPy array of shape (channels,), True for descending channels. Pass it to
+        `slice_sort` as `descending`.
 
     Raises:
         ValueError: for an unknown kind, a layer outside the model, or heads that do not fill
@@ -68,6 +68,6 @@ def _haar_descending(channels, runs):
     channel = np.arange(channels)
     descending = (channel // interval % 2 == 1) & (channel < 2 * pairs * interval)
     if pairs:
-        # The released code lets the rest after the last pair begin one channel early.
+        # In the released code, the rest after the last pair begins one channel early.
         descending |= channel >= (2 * pairs + 1) * interval - 1
     return descending

@@ -18,7 +18,7 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
     Args:
         x: Tensor of shape (batch, tokens, channels), floating or integer.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Their maximum is
-            swapped with the first of them, and the others become 0.
+            swapped with the first real token. Padding becomes 0.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 

@@ -18,7 +18,7 @@ def patchify(images: Tensor, size: int, *, implementation: str | None = None) ->
 
     Args:
         images: Tensor of shape (batch, height, width, channels), of any dtype.
-        size: Side of a patch in pixels; it divides height and width.
+        size: Side of a patch in pixels. It must divide height and width.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 
@@ -67,7 +67,7 @@ def unpatchify(
 
     Args:
         patches: Tensor of shape (batch, height / size * width / size, size * size * channels).
-        size: Side of a patch in pixels; it divides height and width.
+        size: Side of a patch in pixels. It must divide height and width.
         height, width: Sides of the image in pixels.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.

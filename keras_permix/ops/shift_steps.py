@@ -14,8 +14,8 @@ from keras import ops
 from keras_permix._typing import Tensor
 from keras_permix.utils.checks import check_choice, check_integer, check_layer_index
 
-LARGEST_TABLE = 1 << 22  # steps of power laws for all numbers of tokens that masks may leave
-REMEMBERED = 64  # numbers of tokens
+LARGEST_TABLE = 1 << 22  # entries of a table of power schedules, for all lengths of masked samples
+REMEMBERED = 64  # numbers of tokens to cache
 Shift: TypeAlias = str | Sequence[int] | np.ndarray
 
 
@@ -72,7 +72,7 @@ class ShiftSchedule:
     def at(self, tokens: int) -> tuple[int, ...]:
         """Return the steps for `tokens` tokens: a tuple of integers from 0 to `tokens` - 1.
 
-        The result is cached here, since PyTorch's compiler warns of functions cached by Python.
+        The result is cached here, because PyTorch's compiler warns about `functools.cache`.
         """
         if tokens not in self._known:
             if len(self._known) >= REMEMBERED:
@@ -84,12 +84,17 @@ class ShiftSchedule:
         """Return the steps for numbers of tokens that are known only at run time.
 
         Args:
-            lengths: An int32 tensor of numbers from 0, a scalar or of a shape that ends with 1.
-            tokens: The greatest that they can be, which a power law must know.
+            lengths: An int32 tensor of numbers of tokens, a scalar or of shape (..., 1).
+            tokens: Upper limit of `lengths`, required by power schedules.
 
         Returns:
-            An int32 tensor, of the shape of `lengths` with channels in place of 1; or a tuple of
-            Python integers where steps do not depend on the number of tokens. Neither is reduced.
+            An int32 tensor of the shape of `lengths`, with channels instead of 1; or a tuple of
+            Python integers if steps do not depend on the number of tokens. The steps are not taken
+            modulo the number of tokens.
+
+        Raises:
+            ValueError: for the schedule "grid", or a power schedule without `tokens` or for too
+                many.
         """
         rule = SCHEDULES[self.name]
         if self.name == "grid":
@@ -109,7 +114,7 @@ class ShiftSchedule:
         return ops.take(ops.convert_to_tensor(self._table(tokens)), lengths[..., 0], axis=0)
 
     def _table(self, tokens):
-        """Steps for every number of tokens up to `tokens`, made once; (tokens + 1, channels)."""
+        """Return the steps for 0 to `tokens` tokens, `(tokens + 1, channels)`; cached."""
         if self._tables.get(tokens) is None:
             table = [self._make(max(length, 1)) for length in range(tokens + 1)]
             self._tables.clear()
@@ -145,7 +150,7 @@ def _power_code(channel, tokens, schedule):
 
 
 def _random(channel, tokens, schedule):
-    # Python keeps the numbers of a seed the same in all versions.
+    # `random.Random` returns the same numbers in all Python versions.
     return random.Random(schedule.layer_index * schedule.channels + channel).getrandbits(30)
 
 
@@ -164,7 +169,7 @@ def _grid(channel, tokens, schedule):
 
 
 GOLDEN = (1 + 5**0.5) / 2
-# The first two also take tensors of channels and of tokens.
+# The first two also accept tensors of channels and tokens.
 SCHEDULES = {
     "linear": lambda c, tokens, schedule: c * _stride(tokens, schedule.channels),
     "linear_paper": lambda c, tokens, schedule: (c + 1) * _stride(tokens, schedule.channels),
@@ -211,9 +216,8 @@ def shift_steps(
     Here, `g = layer_index * channels + c` is the index of the channel in the whole model, which
     has `M = num_layers * channels` channels. `"grid"` moves each channel by rows and columns of a
     square of `s * s` tokens. `r` is the number coprime to `s` that is nearest to `s` divided by the
-    golden ratio. Each block of `s` channels uses each row and each column once, and each
-    block of `s * s` channels each move once. All steps are computed in Python's integers and
-    doubles, modulo `tokens`.
+    golden ratio. Each block of `s` channels uses each row and each column once, and each block of
+    `s * s` channels each move once. Steps are computed with Python numbers, modulo `tokens`.
 
     Args:
         schedule: A name from the table, or one integer per channel, of any sign and size.
@@ -228,7 +232,7 @@ def shift_steps(
 
     Raises:
         ValueError: for an unknown name, a size below 1, a layer outside the model, a wrong number
-            of integers, or "grid" with a number of tokens that is no square.
+            of integers, or "grid" with a non-square number of tokens.
 
     Example:
 
@@ -245,7 +249,7 @@ def shift_steps(
     options = {"layer_index": layer_index, "num_layers": num_layers, "group_size": group_size}
     if isinstance(schedule, str):
         return np.array(ShiftSchedule(schedule, channels, **options).at(tokens), "int64")
-    ShiftSchedule("unit", channels, **options)  # which checks the sizes
+    ShiftSchedule("unit", channels, **options)  # checks the sizes
     steps = _integers("schedule", schedule, channels)
     return np.array([step % tokens for step in steps], "int64")
 
@@ -258,7 +262,7 @@ def check_steps(
         return _integers(name, steps, channels)
     if steps.channels != channels:
         raise ValueError(
-            "`steps` must be a schedule for the channels that `x` has. "
+            "`steps` must be a schedule for the number of channels of `x`. "
             f"Received: steps={steps}, channels={channels}"
         )
     return steps

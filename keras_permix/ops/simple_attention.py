@@ -81,7 +81,7 @@ def simple_attention_reference(query, key, value, mask, *, scale, causal):
         real = ops.cast(mask, "bool")[..., None, None]
         key = ops.where(real, key, ops.zeros_like(key))
         value = ops.where(real, value, ops.zeros_like(value))
-    if scale is not None:  # before the sum over the tokens, which float16 might not hold
+    if scale is not None:  # before the sum over tokens, which could overflow in float16
         key = key / ops.cast(_root(ops.shape(key)[1], key.dtype), key.dtype)
     attended = (_attend_causally if causal else _attend)(query, key, value)
     if scale == "valid" and (causal or mask is not None):
@@ -109,7 +109,7 @@ def simple_attention_stream(query, key, value, state, mask=None):
 
 
 def _attend(query, key, value):
-    # Matrix products with the heads in front, which XLA computes faster than `einsum`.
+    # With heads in front, XLA computes matrix products faster than `einsum`.
     query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))
     states = matmul(ops.swapaxes(key, 2, 3), value)
     return ops.swapaxes(matmul(query, states), 1, 2)
@@ -133,7 +133,7 @@ def _sum_of_earlier(states):
 
 
 def _length_to_seen(value, mask, causal):
-    """Return the factor from a scale by all tokens to one by the tokens of each query."""
+    """Return the factor that converts a scale by all tokens to one by visible tokens."""
     real = ops.ones(ops.shape(value)[:2], "int32") if mask is None else ops.cast(mask, "int32")
     seen = ops.cumsum(real, axis=1) if causal else ops.sum(real, axis=1, keepdims=True)
     ratio = _root(ops.shape(value)[1], value.dtype) / _root(ops.maximum(seen, 1), value.dtype)
@@ -145,7 +145,7 @@ def _root(count, dtype):
 
 
 def _check_heads(query, key, value):
-    """Return the three as tensors of shape (batch, tokens, heads, channels) that fit together."""
+    """Return the arguments as tensors of shape (batch, tokens, heads, channels), and check them."""
     heads = (query, key, value)
     heads = [x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x) for x in heads]
     shapes = [tuple(x.shape) for x in heads]
@@ -153,13 +153,13 @@ def _check_heads(query, key, value):
     if not four or not all(map(_agree, *(s[:3] for s in shapes))) or shapes[0][3] != shapes[1][3]:
         raise ValueError(
             "`query`, `key` and `value` must have the shape (batch, tokens, heads, channels) with "
-            "known heads and channels, the same but for the channels of `value`. Received: "
+            "known heads and channels, the same except for the channels of `value`. Received: "
             f"query.shape={shapes[0]}, key.shape={shapes[1]}, value.shape={shapes[2]}"
         )
     return heads
 
 
 def _agree(*sizes):
-    """Return whether all known sizes are equal; sizes of an exporter have no hash."""
+    """Return whether all known sizes are equal; symbolic sizes of exporters are not hashable."""
     known = [size for size in sizes if size is not None]
     return all(size == known[0] for size in known)

@@ -1,4 +1,4 @@
-"""Turn scores into doubly stochastic matrices: soft permutations."""
+"""Turn scores into doubly stochastic matrices."""
 
 from numbers import Real
 
@@ -24,14 +24,14 @@ def sinkhorn(
 
     `exp(scores / temperature)` is divided by its row sums, then by its column sums, `iterations`
     times. This is computed in the logarithmic domain, in at least float32. Columns then sum to 1,
-    and rows nearly so. With a lower temperature, the result approaches the permutation with the
+    and rows approximately. With a lower temperature, the result approaches the permutation with the
     greatest sum of scores and requires more iterations. The gradient stores the result of every
     iteration. Scores of minus infinity result in 0 if every row and column has a finite score.
 
     Args:
         scores: Floating tensor of shape (..., tokens, tokens).
         iterations: Number of normalizations of rows and columns.
-        temperature: A positive number, or a scalar tensor of one.
+        temperature: A positive number, or a scalar tensor.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 
@@ -76,7 +76,7 @@ def check_temperature(temperature):
     is_number = isinstance(temperature, Real)
     if not (temperature > 0 if is_number else hasattr(temperature, "dtype")):
         raise ValueError(
-            "`temperature` must be above 0, a number or a tensor of one. "
+            "`temperature` must be a number above 0, or a scalar tensor. "
             f"Received: temperature={temperature!r}"
         )
     return temperature

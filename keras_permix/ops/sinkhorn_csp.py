@@ -38,17 +38,17 @@ def sinkhorn_csp(
     iterations, it approaches `csp` with `align="reference"`. Gradients also flow through the order.
     Channel 0 is unchanged. Each group and channel requires a matrix of group size by group size.
 
-    The iterations start from the solution at temperature zero, which sorting gives. This does not
-    change their limit. At any temperature, 20 iterations bring rows within a few percent of it.
+    The iterations start from the solution at temperature zero, computed by sorting. This does not
+    change their limit. At any temperature, rows are within a few percent of it after 20 iterations.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating.
         steps: One integer per channel, or a `ShiftSchedule`, as for `csp`.
         group_size: Tokens per group; None takes all tokens as one group.
         iterations, temperature: See `sinkhorn`.
-        ragged: Allow a shorter last group.
-        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are mixed;
-            the others become 0.
+        ragged: Whether the last group may be shorter.
+        mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are mixed.
+            Padding becomes 0.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 
@@ -118,7 +118,7 @@ def sinkhorn_csp_reference(x, mask, *, steps, group_size, iterations, temperatur
 
 
 def _repeat_last(groups, real):
-    """Fill padding, which follows all real tokens, with the greatest real value of its group."""
+    """Fill padding, which follows the real tokens, with the greatest real value of its group."""
     lowest = ops.where(real > 0, groups, -float("inf"))
     greatest = ops.amax(lowest, axis=2, keepdims=True)
     return ops.where(real > 0, groups, ops.where(greatest > -float("inf"), greatest, 0))
@@ -127,8 +127,8 @@ def _repeat_last(groups, real):
 def _score(leader, groups):
     """Return `leader group^T`, minus the dual potentials of the sorted order.
 
-    The potentials are optimal for transport from one to the other on a line. They are constant per
-    row or column. The iterations would also find them, but slowly at a low temperature.
+    The potentials solve optimal transport on a line, and are constant per row or column. The
+    iterations would also find them, but slowly at a low temperature.
     """
     precise = backend.result_type(groups.dtype, "float32")
     leader, groups = ops.cast(leader, precise), ops.cast(groups, precise)

@@ -22,14 +22,14 @@ def slice_sort(
 ) -> Tensor:
     """Sort every channel over all tokens, ascending or descending.
 
-    A descending channel is the reversed ascending one, so the later of two equal tokens comes
-    first. Stability, zeros, NaN and gradients follow `group_sort`.
+    A descending channel is the reversed ascending channel, so the later of two equal tokens comes
+    first. Stability, zeros, NaN and gradients are as in `group_sort`.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating or integer.
         descending: A boolean, or one boolean per channel, as returned by `interleave_order`.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are
-            sorted, into the positions of real tokens; the others become 0.
+            sorted, into the positions of real tokens. Padding becomes 0.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 

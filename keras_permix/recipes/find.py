@@ -58,7 +58,7 @@ def known_presets() -> dict[str, Path | None]:
 def find_recipe(recipe: StrPath) -> Path:
     """Find the file of a recipe, or a folder or list of images.
 
-    A known name always means the package's recipe.
+    A known name takes precedence over a file or folder of the same name.
 
     Args:
         recipe: A name (`"cspvit/cifar10"`), a path that ends in `.toml`, a folder of images, or a
@@ -76,7 +76,7 @@ def find_recipe(recipe: StrPath) -> Path:
     close = family or difflib.get_close_matches(str(recipe), known, n=1)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     raise ValueError(
-        "`recipe` must be a name that `permix list` prints as trained by `permix train`, a `.toml` "
-        f"file, or a folder or list of images.{hint} Received: {str(recipe)!r}"
+        "`recipe` must be a name that `permix list` prints, a `.toml` file, or a folder or list of "
+        f"images.{hint} Received: {str(recipe)!r}"
         f"{'' if path.exists() else ', which does not exist'}"
     )

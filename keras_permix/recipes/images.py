@@ -13,7 +13,7 @@ TEST_FRACTION = 0.2  # per class, if there is no split
 
 
 def is_images(path: Path) -> bool:
-    """Return whether a path is a folder, or a file that lists images, and not a recipe."""
+    """Return whether a path is a folder, or a file that can list images, by its ending."""
     return path.is_dir() or path.is_file() and path.suffix.lower() in LISTS
 
 

@@ -37,7 +37,7 @@ class ModelTable(TypedDict, total=False):
 
     class_name: str
     trainable: bool
-    dtype: Annotated[None, Rule("left out; set `precision` instead", lambda value: True)]
+    dtype: Annotated[None, Rule("omitted; set `precision` instead", lambda value: True)]
 
 
 class DataTable(TypedDict):

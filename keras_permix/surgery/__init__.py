@@ -1,4 +1,4 @@
-"""Exchange parts of models that are there already."""
+"""Replace parts of existing models."""
 
 from keras_permix.surgery.distill import distill
 from keras_permix.surgery.swap import swap_mixer

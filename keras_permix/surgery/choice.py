@@ -11,7 +11,7 @@ from keras_permix.layers.parts.wrappers import parameters_of
 from keras_permix.surgery.projections import projections
 from keras_permix.utils.checks import check_integer, is_index, plain
 
-# Arguments that make an attention more than a mixer of tokens, and what they are usually.
+# Defaults of arguments with which attention does more than mix tokens.
 BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
 
 
@@ -29,19 +29,19 @@ def indices(layers, names):
         number = is_index(layer, len(names))
         if not number and names.count(layer) != 1:
             raise ValueError(
-                f"`layers` must be indices of the {len(names)} mixers of the model, or names that "
-                f"one of them has: {names}. Received: layers={layers}"
+                f"`layers` must be indices of the {len(names)} mixers of the model, or unique "
+                f"names of mixers: {names}. Received: layers={layers}"
             )
         chosen.append(layer % len(names) if number else names.index(layer))
     return chosen
 
 
 def check_swappable(layer, spec):
-    """Raise an error if an attention does more than mix all tokens of one tensor."""
+    """Raise an error if attention does more than mix all tokens of one tensor."""
     causal = isinstance(layer, MixingLayer) and layer.is_causal
     if causal and not is_causal(spec) and spec.get("bidirectional", True):
         raise TypeError(
-            "A causal mixer is swapped for one that is causal as well, such as "
+            "A causal mixer can be replaced only by a causal mixer, such as "
             f'{{"name": "simple_attention", "causal": True}}. Received: {layer.name}, mixer={spec}'
         )
     if not isinstance(layer, keras.layers.MultiHeadAttention):
@@ -53,13 +53,13 @@ def check_swappable(layer, spec):
         given = tuple(given) if isinstance(given, list) else given
         if given != usual:
             raise ValueError(
-                f"A `MultiHeadAttention` with `{name}` cannot be swapped. "
+                f"A `MultiHeadAttention` with `{name}` cannot be replaced. "
                 f"Received: {name}={given} of {layer.name}"
             )
 
 
 def fitting_arguments(layer, spec):
-    """Arguments with which a new mixer is as wide as `layer`, and has the same biases."""
+    """Return arguments with which a new mixer has the width and the biases of `layer`."""
     parts = projections(layer)
     if "value" not in parts or spec["name"] == CUSTOM:
         return {}
@@ -86,6 +86,6 @@ def fitting_arguments(layer, spec):
 
 
 def input_shape(layer):
-    """The shape of the tokens that a mixer was built for."""
+    """Return the shape of the tokens that a mixer was built for."""
     shapes = layer._build_shapes_dict
     return shapes.get("query_shape") or shapes["input_shape"]

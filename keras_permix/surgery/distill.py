@@ -1,4 +1,4 @@
-"""Distillation of one model into another, such as attention into a permutation."""
+"""Distill one model into another, such as attention into a permutation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,31 +25,32 @@ def distill(
     labels: float = 0.0,
     **fit_arguments: Any,
 ) -> Model:
-    """Train a model to reproduce the hidden states and outputs of another one.
+    """Train a model to reproduce the hidden states and outputs of another model.
 
-    It restores the accuracy that `swap_mixer` costs, without labels. The loss is
+    Distillation restores accuracy after `swap_mixer`, without labels. The loss is
     `labels * supervised + (1 - labels) * (logits * output + features * states)`, where `states`
     is the mean squared error of the hidden states, divided by their variance and averaged over
-    `layers`. Padding is not counted. The teacher computes without dropout and stays as it is.
+    `layers`. Padding is not counted. The teacher computes without dropout and is not changed.
 
-    The training is that of `keras.distillation.Distiller`. The student is not compiled, and its
-    frozen weights stay frozen.
+    The training uses `keras.distillation.Distiller`. The student is not compiled, and its frozen
+    weights stay frozen.
 
     Args:
-        student: A Keras model with one output, which is trained. Its layers are not the teacher's.
+        student: A Keras model with one output, which is trained. It must not share layers with the
+            teacher.
         teacher: A Keras model with the same inputs and the same output shape.
         x: Inputs as for `fit` of the student: arrays, texts for a model of the zoo, or a data set
             of batches.
         y: Labels: integers, or probabilities of classes. Ignored with `labels=0`.
         optimizer: A Keras optimizer or its name.
-        logits: Weight of the outputs' loss, ≥ 0: the KL divergence at `temperature`.
-        features: Weight of the hidden states' loss, ≥ 0.
+        logits: Weight of the loss of outputs, at least 0: the KL divergence at `temperature`.
+        features: Weight of the loss of hidden states, at least 0.
         layers: Layers to compare: names or, for models of the zoo, indices of blocks; or a dict
-            from those of the student to those of the teacher. `None`: all blocks of two models of
+            from layers of the student to layers of the teacher. `None`: all blocks of two models of
             the zoo, and no layers of other models.
-        temperature: Temperature of the softmax, > 0. `None`: outputs are no logits, and the loss
-            of outputs and labels is the mean squared error.
-        labels: Weight of the supervised loss on `y`, 0 ≤ `labels` < 1.
+        temperature: Temperature of the softmax, above 0. `None`: outputs are not logits, and the
+            loss of outputs and labels is the mean squared error.
+        labels: Weight of the supervised loss on `y`, at least 0 and below 1.
         **fit_arguments: Other arguments of `keras.Model.fit`: `epochs`, `batch_size`, `callbacks`.
 
     Returns:
@@ -57,8 +58,8 @@ def distill(
 
     Raises:
         ValueError: for a weight or temperature out of range, unknown layers, missing labels, or
-            hidden states of different shapes. Also for models that share weights or whose inputs
-            or outputs differ.
+            hidden states of different shapes. Also for models that share weights, or with different
+            inputs or outputs.
         TypeError: for an argument that is not a Keras model.
 
     Example:
@@ -90,7 +91,7 @@ def distill(
     pairs = _pairs(student, teacher, layers) if features else []
     if not logits and not pairs:
         raise ValueError(
-            "`logits` or `features` must be above 0, the latter with `layers`. "
+            "`logits` must be above 0, or `features` above 0 with `layers`. "
             f"Received: logits={logits}, features={features}, layers={layers}"
         )
     rest = [None] * (2 * len(pairs))  # hidden states and masks
@@ -99,7 +100,7 @@ def distill(
         supervised = keras.losses.MeanSquaredError()
         output = distillation.FeatureDistillation(_first(supervised, rest))
     else:
-        divergence = keras.losses.KLDivergence()  # by its name, Keras 3.15 omits the softmax
+        divergence = keras.losses.KLDivergence()  # Keras 3.15 omits the softmax if given its name
         output = distillation.LogitsDistillation(temperature, _first(divergence, rest))
     losses = [output, _StatesDistillation()] if pairs else [output]
     weights = [logits, features] if pairs else [logits]
@@ -124,9 +125,9 @@ def distill(
 
 
 class _Distiller(distillation.Distiller):
-    """Keras' distiller of models that return the output, hidden states and masks in a tuple.
+    """Distill models that return the output, hidden states and masks in a tuple.
 
-    By the names of layers, Keras would compute the student twice, count padding, and lose the
+    With the names of layers, Keras would compute the student twice, count padding, and lose the
     structure of inputs in a dict.
     """
 
@@ -137,12 +138,12 @@ class _Distiller(distillation.Distiller):
                     f"`labels` needs `y`. Received: labels={self.student_loss_weight}, y=None"
                 )
             if isinstance(y_pred, tuple):
-                y = (y,) * len(y_pred)  # all but the first are ignored
+                y = (y,) * len(y_pred)  # only the first is used
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
 class _StatesDistillation(distillation.DistillationLoss):
-    """The squared error of hidden states by the variance of the teacher's, without padding."""
+    """Compute the squared error of hidden states relative to their variance, without padding."""
 
     def compute_loss(self, teacher_outputs, student_outputs, **kwargs):
         count = len(teacher_outputs) // 2
@@ -177,8 +178,8 @@ def _nothing(y, outputs):
 
 
 def _first(loss, rest):
-    """The losses of a model's output and of the hidden states and masks, if it returns these."""
-    return (loss, *rest) if rest else loss  # Keras tracks lists, which then match no outputs
+    """Return the loss of the output, followed by those of hidden states and masks, if any."""
+    return (loss, *rest) if rest else loss  # Keras tracks lists, which then do not match outputs
 
 
 def _check_models(student, teacher):
@@ -192,26 +193,26 @@ def _check_models(student, teacher):
     shared = {id(weight) for weight in student.weights} & {id(weight) for weight in teacher.weights}
     if shared:
         raise ValueError(
-            "`student` and `teacher` must not share weights: copy one by "
-            f"`keras.models.clone_model`. Received: {len(shared)} weights in both"
+            "`student` and `teacher` must not share weights. Copy one with "
+            f"`keras.models.clone_model`. Received: {len(shared)} shared weights"
         )
 
 
 def _output_shape(model):
-    """The shape of a model's output, `()` where a subclassed model does not tell."""
+    """Return the shape of a model's output, or `()` for a subclassed model without one."""
     return getattr(model, "output_shape", ())
 
 
 def _pairs(student, teacher, layers):
-    """The hidden states to compare, of the student and the teacher, as symbolic tensors."""
+    """Return pairs of symbolic hidden states of the student and the teacher."""
     if layers is None:
         if not (isinstance(student, ZooModel) and isinstance(teacher, ZooModel)):
             return []
         depths = [len(model._feature_maps) for model in (student, teacher)]
         if depths[0] != depths[1]:
             raise ValueError(
-                "`layers` must map blocks of the student to those of the teacher where their "
-                f"numbers differ. Received: layers=None, {depths[0]} and {depths[1]} blocks"
+                "`layers` must map blocks of the student to those of the teacher if their numbers "
+                f"differ. Received: layers=None, {depths[0]} and {depths[1]} blocks"
             )
         layers = range(depths[0])
     if not isinstance(layers, Mapping):
@@ -225,14 +226,14 @@ def _pairs(student, teacher, layers):
     for layer, (ours, theirs) in zip(layers.items(), pairs, strict=True):
         if ours.shape != theirs.shape:
             raise ValueError(
-                "`layers` must pair hidden states of one shape. Received: "
+                "`layers` must pair hidden states of the same shape. Received: "
                 f"{layer[0]!r} of {ours.shape} and {layer[1]!r} of {theirs.shape}"
             )
     return pairs
 
 
 def _state(model, name, layer):
-    """The output of a layer of a functional model, by its name or the index of its block."""
+    """Return the output of a layer of a functional model, by its name or index of a block."""
     maps = getattr(model, "_feature_maps", [])
     if is_index(layer, len(maps)):
         return maps[layer]
@@ -246,7 +247,7 @@ def _state(model, name, layer):
 
 
 def _with_states(model, states):
-    """A model of the same layers that returns its output, hidden states and their masks."""
+    """Return a model of the same layers that returns its output, hidden states and masks."""
     if not states:
         return model
     masks = [getattr(state, "_keras_mask", None) for state in states]
@@ -261,5 +262,5 @@ def _with_states(model, states):
 
 
 def _trainable(model):
-    """The layers and weights of a model, outer layers first, and whether they are trained."""
+    """Return the layers and weights of a model, outer layers first, and if they are trainable."""
     return [(part, part.trainable) for part in (*model._flatten_layers(), *model.variables)]

@@ -17,9 +17,9 @@ def projections(layer):
         layer: Keras' `MultiHeadAttention`, or a mixer of this package, built.
 
     Returns:
-        A dict from "query", "key", "value" and "output", as far as the mixer has them, to
-        `(kernel, bias)`: `(channels, inner)`, or `(inner, channels)` for "output", with the heads
-        contiguous; and `(inner,)`, or `None`.
+        A dict from those of "query", "key", "value" and "output" that the mixer has to
+        `(kernel, bias)`. Kernels are `(channels, inner)`, or `(inner, channels)` for "output", with
+        contiguous heads. Biases are one vector, or `None`.
     """
     parts = {name: (dense.kernel, dense.bias) for name, dense in _denses(layer).items()}
     if isinstance(layer, SelfAttention):
@@ -31,15 +31,15 @@ def projections(layer):
 
 
 def _flat(name, kernel, bias):
-    """Join the axes of heads and of their channels, which Keras' attention keeps apart."""
+    """Join the axes of heads and head channels, which Keras' attention keeps separate."""
     shape = (-1, kernel.shape[-1]) if name == "output" else (kernel.shape[0], -1)
     return ops.reshape(kernel, shape), None if bias is None else ops.reshape(bias, (-1,))
 
 
 def freeze_projections(layer, other):
-    """Freeze the weights of a mixer's projections that are frozen in another one.
+    """Freeze the weights of projections that are frozen in another mixer.
 
-    Queries, keys and values of one kernel are frozen where one of those carried over is.
+    A fused kernel is frozen if one of the copied projections is frozen.
     """
     theirs = _denses(other)
     for name, ours in _denses(layer).items():
@@ -51,7 +51,7 @@ def freeze_projections(layer, other):
 
 
 def _denses(layer):
-    """The dense layers of a mixer by what they project to."""
+    """Return the dense layers of a mixer by the names of their projections."""
     if isinstance(layer, keras.layers.MultiHeadAttention):
         denses = (layer._query_dense, layer._key_dense, layer._value_dense, layer._output_dense)
         return dict(zip((*NAMES, "output"), denses, strict=True))
@@ -66,7 +66,7 @@ def _denses(layer):
 
 
 def set_projections(layer, parts):
-    """Give a mixer of this package projections of another, as far as it has such of their size."""
+    """Copy the projections of another mixer that have the same size."""
     if "output" in parts and getattr(layer, "use_output_projection", False):
         _set(layer.output_dense, parts["output"])
     if isinstance(layer, TokenMixer) and layer.use_value_projection and "value" in parts:

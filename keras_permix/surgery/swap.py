@@ -33,8 +33,8 @@ def swap_mixer(
     queries and keys if the new mixer has them. Frozen weights stay frozen.
 
     A custom layer or model is copied by its `get_config`, and its attention must be an attribute or
-    in a list of layers. Such a class creates attention again in `clone_model` and `load_model`; a
-    warning is issued. Store its weights with `save_weights("….weights.h5")`, and swap the same
+    in a list of layers. Such a class creates attention again in `clone_model` and `load_model`, and
+    a warning is issued. Store its weights with `save_weights("….weights.h5")`, and swap the same
     mixers before `load_weights`.
 
     A zoo model keeps its class, with another `mixer` in its config. MEGA keeps its gates,
@@ -42,11 +42,11 @@ def swap_mixer(
     `keras_permix.analysis.swap_report` compares the parameters and multiply-adds of both models.
 
     Args:
-        model: A model that is built.
+        model: A built model.
         mixer: A name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a dict with that
-            `"name"` and arguments of its layer. For MEGA and Graphormer what their `mixer` may be.
-        layers: Mixers to swap: an index from 0, negative from the end, the name of a layer (of a
-            block in a zoo model), or a list of these. Defaults to all.
+            `"name"` and arguments of its layer. For MEGA and Graphormer, a `mixer` of their class.
+        layers: Mixers to swap: an index from 0, or negative from the end; the name of a layer (of a
+            block in a zoo model); or a list of these. Defaults to all.
 
     Returns:
         The new model, not compiled.
@@ -55,8 +55,8 @@ def swap_mixer(
         ValueError: for a model without such mixers, or one that is quantized, has LoRA or is not
             built. Also for a class that cannot be copied, unknown layers, or a number of tokens
             that the mixer does not support.
-        TypeError: for what is no model, for attention to another tensor, or with a causal mask
-            that the mixer does not support. A subclassed model raises it when it is called.
+        TypeError: for an argument that is not a model, attention to another tensor, or a causal
+            mask that the mixer does not support. A subclassed model raises it when it is called.
 
     Example:
 
@@ -76,13 +76,13 @@ def swap_mixer(
     parts = model._flatten_layers()
     if any(part.quantization_mode or getattr(part, "lora_enabled", False) for part in parts):
         raise ValueError(
-            "`model` must not be quantized, nor have LoRA: swap first, and quantize the new model, "
-            f"or give it LoRA. Received: {model.name}"
+            "`model` must not be quantized or have LoRA. Swap first, then quantize the new model "
+            f"or enable LoRA. Received: {model.name}"
         )
     if not model.built:
         raise ValueError(
             "`model` must be built: call it once on inputs. "
-            f"Received: model={model.name}, which is not"
+            f"Received: model={model.name}, which is not built"
         )
     if isinstance(model, ZooModel):
         return swap_in_zoo(model, mixer, layers)
@@ -104,26 +104,26 @@ def swap_mixer(
             "name": layer.name,
         }
         arguments["dropout"] = layer.get_config().get("dropout", 0.0)
-        arguments["ragged"] = None in input_shape(layer)[1:-1]  # a length that no group must divide
+        arguments["ragged"] = None in input_shape(layer)[1:-1]  # for any number of tokens
         made.append(make_mixer(spec, swapped[id(layer)], len(found), **arguments))
         return made[-1]
 
     copy = _copy(model, make)
     within = sorted(_transfer(model, copy, swapped, make, made, set()))
-    if _is_graph(copy):  # whose shapes tell whether the new mixers take what custom layers give
+    if _is_graph(copy):  # check that the new mixers support the shapes
         copy.compute_output_spec(copy.inputs[0] if len(copy.inputs) == 1 else copy.input)
     if within:
         warnings.warn(
-            f"What makes its attention by itself ({', '.join(within)}) would make attention again "
-            "in `clone_model` and `load_model` of the new model. Keep its weights with "
-            "`save_weights`, and to load them swap again before `load_weights`.",
+            f"Classes that create attention ({', '.join(within)}) create it again in `clone_model` "
+            "and `load_model` of the new model. Store its weights with `save_weights`, and swap "
+            "the same mixers before `load_weights`.",
             stacklevel=2,
         )
     return copy
 
 
 def find_mixers(model: keras.layers.Layer) -> list:
-    """The mixers of tokens in a model, in the order in which its layers hold them."""
+    """Return the token mixers of a model, in the order of its layers."""
     found, seen = [], set()
 
     def look(layer):
@@ -145,18 +145,18 @@ def _parts(layer):
 
 
 def _is_graph(model):
-    """Whether a model is functional or sequential."""
+    """Return whether a model is functional or sequential."""
     return isinstance(model, keras.Sequential) or hasattr(model, "_run_through_graph")
 
 
 def _copy(model, make):
-    """A model like `model`, of the layers that `make` gives."""
+    """Return a copy of a model, with the layers that `make` returns."""
     if _is_graph(model):
         try:
             return keras.models.clone_model(model, clone_function=make, recursive=True)
         except (TypeError, ValueError):
             if type(model).__module__.startswith("keras."):
-                raise  # The constructor of another class may make layers that their configs do not.
+                raise  # Constructors of other classes may make layers that configs do not describe.
     copy = _remake(model)
     if not copy.built:
         try:
@@ -167,10 +167,10 @@ def _copy(model, make):
 
 
 def _remake(layer):
-    """A copy of a layer, model or operation by its config, with fresh weights."""
+    """Return a copy of a layer, model or operation by its config, with new weights."""
     cls = type(layer)
     parameters = inspect.signature(cls.__init__).parameters.values()
-    untaken = {"name", "trainable", "dtype"} - {one.name for one in parameters}  # in any config
+    untaken = {"name", "trainable", "dtype"} - {one.name for one in parameters}  # in all configs
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         untaken = set()
     try:
@@ -188,10 +188,7 @@ def _remake(layer):
 
 
 def _transfer(old, new, swapped, make, made, seen):
-    """Copy the weights, and replace the mixers that custom layers have made by themselves.
-
-    Returns the names of the classes of these layers.
-    """
+    """Copy the weights, replace the mixers that custom layers created, and name their classes."""
     within: set[str] = set()
     if id(old) in seen:
         return within
@@ -230,13 +227,13 @@ def _pairs(old, new, layer):
 
 
 def _replace(owner, layer, other):
-    """Set the attribute, or the item of a list, in which `owner` holds `layer`."""
-    names = [*vars(owner), *vars(owner).get("_modules", ())]  # where PyTorch keeps layers
+    """Replace `layer` in the attributes and lists of `owner`."""
+    names = [*vars(owner), *vars(owner).get("_modules", ())]  # PyTorch stores layers in `_modules`
     attributes = [name for name in names if getattr(owner, name, None) is layer]
     lists = [value for value in vars(owner).values() if isinstance(value, list) and layer in value]
     if not attributes and len(lists) < 2:  # the first is the list of all layers
         raise _refusal(owner, f"{layer.name} is in neither an attribute nor a list")
-    # A built layer, such as KerasHub's, refuses another sub-layer unless it takes the place of one.
+    # Built layers, such as KerasHub's, accept new sub-layers only as a replacement.
     owner._tracker.replace_tracked_value("layers", layer, other)
     for name in attributes:
         delattr(owner, name)
@@ -247,9 +244,9 @@ def _replace(owner, layer, other):
 
 def _refusal(layer, reason):
     return ValueError(
-        "A custom class must be copied by its `get_config`, and hold attention in an attribute or "
-        "a list of layers. Otherwise replace it in the class itself:\n"
-        "    self.attention = keras_permix.layers.CSP()  # where it makes MultiHeadAttention\n"
-        "    x = self.attention(x)  # where it calls it\n"
+        "A custom class must support `get_config`, and hold attention in an attribute or a list of "
+        "layers. Otherwise, replace attention in the code of the class:\n"
+        "    self.attention = keras_permix.layers.CSP()  # instead of MultiHeadAttention\n"
+        "    x = self.attention(x)  # instead of its call\n"
         f"Received: {layer.name} of the class {type(layer).__name__} ({reason})"
     )

@@ -26,9 +26,8 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
     config = model.get_config()
     if "mixer" not in config:
         raise ValueError(
-            f"{type(model).__name__} has no argument `mixer` to swap: its tokens are mixed by "
-            "MLPs, whose weights are for so many tokens or pixels, and not by a layer in place of "
-            f"attention. Received: {model.name}"
+            f"{type(model).__name__} has no `mixer` to swap: MLPs mix its tokens. Use another "
+            f"class, such as `ViT`. Received: {model.name}"
         )
     depth = config["num_layers"]
     chosen = indices(layers, [f"block_{index}" for index in range(depth)])
@@ -37,7 +36,7 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
         spec, changes = check_mega_mixer(mixer), {}
         specs = [spec if index in chosen else old for index, old in enumerate(specs)]
         if not any(isinstance(spec, str) for spec in specs):
-            changes = {"chunk_size": None}  # which is attention's
+            changes = {"chunk_size": None}  # requires attention
         new = _remake(model, {**changes, "mixer": specs})
         for index in chosen:
             _carry_gates(*(_block(one, index) for one in (model, new)))
@@ -63,13 +62,13 @@ def _block(model, index):
 
 
 def _mixer(model, index):
-    """The mixer of a block, or of the block that a butterfly applies to its own."""
+    """Return the mixer of a block, or of the block inside a butterfly."""
     block = _block(model, index)
     return getattr(block, "block", block).mixer
 
 
 def _remake(model, changes):
-    """A model with other arguments, and the weights of this one wherever one fits by its path."""
+    """Return a model with other arguments, and the weights that match by path and shape."""
     new = type(model).from_config({**model.get_config(), **changes})
     weights = {weight.path: weight for weight in model.weights}
     transfer_trainable(model, new, new_head=False)
@@ -82,7 +81,7 @@ def _remake(model, changes):
 
 
 def _carry_gates(old, new):
-    """Of a block of MEGA the gates, which with attention share a part with queries and keys."""
+    """Copy the gates of a MEGA block; with attention, their kernel includes queries and keys."""
     if old.parts == new.parts:
         return
     for ours, theirs in zip(new.gate_dense.weights, old.gate_dense.weights, strict=True):

@@ -41,12 +41,12 @@ class Task:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the model. Reading it imports TensorFlow if it is installed."""
+        """Return the configuration of the model. This imports TensorFlow if it is installed."""
         return self.model.get_config()
 
     @property
     def num_classes(self) -> int | None:
-        """Number of classes; `None` for other targets than classes."""
+        """Return the number of classes, `None` for other targets."""
         return None
 
     @classmethod
@@ -63,9 +63,9 @@ class Task:
         """
         if spec.get("source") in IMAGE_SOURCES and spec["source"] not in cls.own_sources:
             raise ValueError(
-                "Folders and lists of images require a model of images; a recipe "
-                "names other data, as in `data = { name = 'mine', train = 'train.csv', "
-                "test = 'test.csv' }`, and for molecules the targets as `labels = ['logS']`. "
+                "Folders and lists of images require a model of images. Name other data in a "
+                "recipe, as in `data = { name = 'mine', train = 'train.csv', "
+                "test = 'test.csv' }`; for molecules, add the targets as `labels = ['logS']`. "
                 f"Received: data={spec} for {cls.name}"
             )
 
@@ -309,7 +309,7 @@ FILES = ("train", "test", "splits")  # keys of `data` for your files
 
 
 def read_alike(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of `data` that say how the rows of any file are read."""
+    """Return the options of `data` that define how the rows of a file are read."""
     return {key: options[key] for key in ("labels", "fields", "separator") if key in options}
 
 

@@ -44,8 +44,8 @@ class TextTask(Task):
     def check_data(cls, spec: dict[str, Any]) -> None:
         if cls.predicts != "class" and not {"train", "test"} <= set(spec):
             raise ValueError(
-                "Several labels per text, and numbers, require the files `train` and `test`. "
-                f"Received: data={spec} for {cls.name}"
+                "`data` must have the files `train` and `test` for several labels per text or for "
+                f"numbers. Received: data={spec} for {cls.name}"
             )
         if cls._is_listops(spec):
             source = check_choice("data.source", spec.get("source", "generated"), tuple(LISTOPS))
@@ -57,7 +57,7 @@ class TextTask(Task):
         check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
         if len(spec.get("fields", cls.fields)) != len(cls.fields):
             raise ValueError(
-                f"`data.fields` must have the length {len(cls.fields)}, a column per text. "
+                f"`data.fields` must have length {len(cls.fields)}, with one column per text. "
                 f"Received: data.fields={spec['fields']}"
             )
 
@@ -88,7 +88,7 @@ class TextTask(Task):
     def _load_listops(self, data_dir, name, source="generated", **numbers):
         if self.config["vocabulary_size"] < len(LISTOPS_VOCABULARY):
             raise ValueError(
-                f"ListOps requires a `vocabulary_size` of at least {len(LISTOPS_VOCABULARY)}. "
+                f"`vocabulary_size` must be at least {len(LISTOPS_VOCABULARY)} for ListOps. "
                 f"Received: vocabulary_size={self.config['vocabulary_size']}"
             )
         if self.model.tokenizer is None:
@@ -124,7 +124,7 @@ class TextTask(Task):
 
 
 class PairTask(TextTask):
-    """Read pairs of texts, such as two of which one may cite the other.
+    """Read pairs of texts.
 
     "tokens" and "mask" have shape `(batch, 2, tokens)`, or contain both texts in one sequence,
     depending on the model. A data file has the columns "text" and "text2", and the command line

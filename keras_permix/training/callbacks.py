@@ -1,4 +1,4 @@
-"""Callbacks of a training run: progress, remaining time, finite values, waiting processes."""
+"""Define the callbacks of a training run."""
 
 import time
 from collections.abc import Iterable
@@ -40,12 +40,12 @@ class Progress(keras.callbacks.Callback):
 
     @property
     def epoch(self) -> int:
-        """Number of finished epochs."""
+        """Return the number of finished epochs."""
         return len(self.rows)
 
     @property
     def best(self) -> int | None:
-        """Epoch with the lowest validation loss, from 1; `None` without early stopping."""
+        """Return the epoch with the lowest validation loss, or `None` without early stopping."""
         if not (self.recipe.early_stopping and self.rows):
             return None
         return min(self.rows, key=lambda row: row["val_loss"])["epoch"]
@@ -144,8 +144,8 @@ class StopWhereNotFinite(keras.callbacks.Callback):
 class Estimate(keras.callbacks.Callback):
     """Print once, after the first steps, how long the remaining steps of `fit` take.
 
-    Place it after a callback that reads the loss of each step, such as `StopWhereNotFinite`, since
-    backends compute asynchronously.
+    Place it after a callback that reads the loss of each step, such as `StopWhereNotFinite`,
+    because backends compute asynchronously.
     """
 
     def __init__(self) -> None:

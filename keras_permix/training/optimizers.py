@@ -1,4 +1,4 @@
-"""Optimizers and learning-rate schedules of recipes."""
+"""Define the optimizers and learning-rate schedules of recipes."""
 
 import math
 from inspect import signature
@@ -60,7 +60,7 @@ class _Matrix:
 
 # Schedules as in the Long Range Arena: step 0 has a learning rate of 0, and the cosine repeats.
 OF_THE_ARENA = ("cosine_cycles", "rsqrt")
-# Keras' optimizers that wrap no other ("adamw", "lion", "muon", "sgd", …), and `BlockMuon`.
+# Keras' optimizers ("adamw", "lion", "muon", "sgd", …) except wrappers, and `BlockMuon`.
 OPTIMIZERS = {
     name.lower(): found
     for name, found in vars(keras.optimizers).items()

@@ -106,7 +106,7 @@ def finished_scores(
 
     Args:
         run: The `Run`.
-        folder: Its folder.
+        folder: Folder of the run.
         data_dir: Folder with data files. Your files are compared with those of the run if they
             still exist; named data sets are not. Defaults to `None`.
 

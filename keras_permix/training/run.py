@@ -61,7 +61,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Default folder of the run."""
+        """Return the default folder of the run."""
         return Path("runs", self.name + "_smoke" * self.smoke)
 
 

@@ -62,7 +62,7 @@ def train(
 
     Args:
         recipe: Name (`"cspvit/cifar10_small"`) or path of a recipe, path of images, or a `Run`
-            from `plan_run`, which sets `option`, `smoke` and `changes` itself.
+            from `plan_run`, which includes `option`, `smoke` and `changes`.
         option: Named option of the recipe. Defaults to `None`.
         out: Folder of the run. Defaults to `runs/` followed by the name of the preset.
         data_dir: Folder with data files. Defaults to `None`, the folder of downloads.

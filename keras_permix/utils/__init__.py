@@ -1,1 +1,1 @@
-"""Helpers without Keras: checks of arguments, files, text for people, the machine."""
+"""Check arguments, handle files, format text, and describe the machine, without Keras."""

@@ -14,7 +14,16 @@ ALIGNMENTS = ("independent", "reference")
 
 
 def import_extra(module: str, extra: str, what: str) -> Any:
-    """Import a module of a package that an extra installs and that `what` requires."""
+    """Import a module of an optional package.
+
+    Args:
+        module: Name of the module.
+        extra: Extra of `keras_permix` that installs the package.
+        what: The feature that requires it, for the error message.
+
+    Raises:
+        ImportError: if the package is not installed.
+    """
     try:
         return import_module(module)
     except ImportError as error:
@@ -120,7 +129,7 @@ def check_floats(argument, values, count, each):
         floats = []
     if len(floats) != count or not all(map(math.isfinite, floats)):
         raise ValueError(
-            f"`{argument}` must hold one value per {each}, and finite ones. "
+            f"`{argument}` must hold one finite value per {each}. "
             f"Received: {argument}={values!r}, {each}s={count}"
         )
     return floats
@@ -158,5 +167,5 @@ def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
         )
     twice = sorted({name for name in labels if labels.count(name) > 1})
     if twice:
-        raise ValueError(f"`labels` must differ from each other. Received: {twice} more than once")
+        raise ValueError(f"`labels` must be unique. Received: {twice} more than once")
     return tuple(labels)

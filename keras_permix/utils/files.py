@@ -1,8 +1,8 @@
-"""Write files and folders whole or not at all, verify checksums, and lock folders.
+"""Write files and folders atomically, verify checksums, and lock folders.
 
 A file or folder is written under a hidden name, `.NAME.TOKEN.new`, flushed to the disk, and
-renamed. The folder that it replaces is `.NAME.TOKEN.old` in between. A killed process
-leaves them behind.
+renamed. A replaced folder is `.NAME.TOKEN.old` in between. A killed process leaves these files
+behind.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _locks: dict[Path, Any] = {}  # the `filelock.FileLock` of each folder that this
 
 
 def cache_folder() -> Path:
-    """Return `keras_permix` in the folder that `KERAS_HOME` names, or else in `~/.keras`.
+    """Return the folder `keras_permix` in `KERAS_HOME`, by default in `~/.keras`.
 
     Example:
 
@@ -39,7 +39,7 @@ def cache_folder() -> Path:
 
 
 def write_bytes(path: StrPath, content: bytes) -> None:
-    """Write a file whole, or leave it as it was; see `replacing_file`.
+    """Write a file atomically; see `replacing_file`.
 
     Raises:
         OSError: if the file cannot be written.
@@ -49,7 +49,7 @@ def write_bytes(path: StrPath, content: bytes) -> None:
             file.write(content)
     except OSError as error:
         raise OSError(
-            f"`{path}` must be a file that can be written. Choose another folder, or make room. "
+            f"`{path}` must be writable. Choose another folder, or free disk space. "
             f"Received: {error.strerror or error}"
         ) from error
 
@@ -111,7 +111,7 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
 
 
 def sweep(folder: StrPath, age: float = 0.0) -> None:
-    """Remove what killed processes left in a folder, and restore files and folders set aside.
+    """Remove the leftovers of killed processes in a folder, and restore replaced folders.
 
     Args:
         folder: The folder.
@@ -166,7 +166,7 @@ def sha256_of_file(path: StrPath) -> str:
 
 
 def read_with_sha256(
-    path: StrPath, sha256: str, size: int | None = None, remedy: str = "Copy or fetch it again. "
+    path: StrPath, sha256: str, size: int | None = None, remedy: str = "Copy or download it again. "
 ) -> bytes:
     """Return the bytes of a file if they have the given SHA-256.
 

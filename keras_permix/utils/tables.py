@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 PACKED = (".gz", ".xz")
-RATIO, FREE = 200, 2**22  # most unpacked bytes: 200 per packed byte, plus 4 MiB
+RATIO, FREE = 200, 2**22  # maximum of unpacked bytes: 200 per packed byte, plus 4 MiB
 XZ_MEMORY = 2**28  # bytes
 LISTS = (".csv", ".tsv", ".jsonl")
 SEPARATORS = (";", "|")  # between labels of one sample
@@ -55,13 +55,13 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
     """
     packed = path.suffix.lower()
     try:
-        text = unpack(blob, packed).decode("utf-8-sig")  # as Windows begins it
+        text = unpack(blob, packed).decode("utf-8-sig")  # Windows adds a byte order mark.
         kinds = [suffix for suffix in map(str.lower, path.suffixes) if suffix not in PACKED]
         rows = READ.get(kinds[-1] if kinds else "", _json_rows)(text, columns)
         return [Row(values, path, line) for line, values in rows]
     except (ValueError, RecursionError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
-            "A data file must be whole and in UTF-8, with one JSON object per line (.jsonl), or "
+            "A data file must be complete and in UTF-8, with one JSON object per line (.jsonl), or "
             "values under a header, separated by tabs (.tsv) or commas (.csv). "
             f"Received: {path} ({error})"
         ) from error
@@ -144,7 +144,7 @@ def _json_rows(text, columns):
         except RecursionError as error:
             raise ValueError(f"line {number}: nested too deeply") from error
         if not isinstance(row, dict):
-            raise ValueError(f"line {number} is no JSON object")
+            raise ValueError(f"line {number} is not a JSON object")
         yield number, row
 
 

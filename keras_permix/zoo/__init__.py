@@ -1,4 +1,4 @@
-"""Models and their presets."""
+"""Define models and load their presets."""
 
 from keras_permix.zoo.butterfly_vit import ButterflyViT
 from keras_permix.zoo.graphormer import Graphormer, SliceGraphormer

@@ -109,7 +109,7 @@ def _is_pair(part):
 
 
 def check_texts(texts, paired, name="texts"):
-    """Return `texts`, called `name`, as a list of str, or where `paired` of tuples of two str."""
+    """Return `texts` as a list of str, or of tuples of two str if `paired`; errors use `name`."""
     texts = to_arrays(texts)
     if isinstance(texts, np.ndarray):
         # A table of one column holds one text per row.
@@ -120,13 +120,13 @@ def check_texts(texts, paired, name="texts"):
     if not found or not all(_is_text(text, paired) for text in found):
         kind = "tuples of two str, the texts of a pair" if paired else "str"
         raise ValueError(
-            f"`{name}` must be a list of {kind}, also where it is one. "
+            f"`{name}` must be a list of {kind}, also for a single one. "
             f"Received: {name}={str(texts)[:99]!r}"
         )
     for number, text in enumerate(found):
         if not all(part.strip() and is_whole(part) for part in (text if paired else [text])):
             raise ValueError(
-                f"`{name}` must hold texts that are not empty, and of whole characters. "
+                f"`{name}` must hold texts that are not empty, without lone surrogates. "
                 f"Received: {name}[{number}]={text!r}"
             )
     return found
@@ -186,10 +186,10 @@ def check_samples(x: Any, model: Any) -> None:
                 f"`x` must hold numbers. Received: x of {leaf.dtype}, shape {leaf.shape}"
             )
         if 0 in leaf.shape[:1]:
-            raise ValueError(f"`x` must hold one sample or more. Received: x of shape {leaf.shape}")
+            raise ValueError(f"`x` must not be empty. Received: x of shape {leaf.shape}")
     if isinstance(x, list | tuple):
         kind = "images of one size" if images else "texts or arrays"
-        raise ValueError(f"`x` must be one sample or more: {kind}. Received: x={str(x)[:200]}")
+        raise ValueError(f"`x` must be a batch of {kind}. Received: x={str(x)[:200]}")
 
 
 class _Batches(keras.utils.PyDataset):
@@ -217,8 +217,8 @@ def convert_batches(x, convert, model):
     """Convert a generator, `keras.utils.PyDataset` or `tf.data.Dataset` batch by batch.
 
     Args:
-        x: The data. Anything else is returned as it is.
-        convert: A function from a batch to one of arrays, for generators and `PyDataset`.
+        x: The data. Other values are returned unchanged.
+        convert: Function that converts a batch of a generator or a `PyDataset` to arrays.
         model: A Keras model. Tensors of a `tf.data.Dataset` are cast to the dtypes of its steps.
     """
     if isinstance(x, types.GeneratorType):

@@ -66,7 +66,7 @@ def make_block(config, index, dtype):
         mlp_dim,
         norm_first=False,
         extra_skip="block" if skips else None,
-        mixer_dropout=0.0 if projects else dropout,  # With a projection, attention has its own.
+        mixer_dropout=0.0 if projects else dropout,  # Output projections include dropout.
         **shared,
     )
 

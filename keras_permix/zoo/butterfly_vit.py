@@ -1,4 +1,4 @@
-"""Vision transformer of the Dimension Mixer paper, which mixes blocks of tokens."""
+"""Define the vision transformer of the Dimension Mixer paper, which mixes blocks of tokens."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -43,24 +43,24 @@ class ButterflyViT(ImageClassifier):
     Args:
         image_size: Side of the square images in pixels.
         patch_size: Side of a patch in pixels. It must divide `image_size`.
-        num_classes: Number of outputs. `None`: that of `labels`, or 10.
+        num_classes: Number of outputs. `None`: the number of `labels`, or 10.
         channels: Channels of an image.
         hidden_dim: Channels per token.
         num_layers: Number of layers.
         num_heads: Number of attention heads. It must divide `hidden_dim`.
         mlp_dim: Hidden width of the layers' channel mixers.
-        block_size: Tokens per block. It must divide the number of tokens; that number itself gives
-            a plain Transformer. `None`: the number of patches along a side of the image, so that
-            two layers mix all tokens.
+        block_size: Tokens per block. It must divide the number of tokens. The number of tokens
+            gives a plain Transformer. `None`: the number of patches along a side of the image, so
+            that two layers mix all tokens.
         mixer: The token mixer within a block: a name of `keras_permix.layers.mixers.MIXERS`, a dict
             with that `"name"` and arguments of its layer, or a list of these, one per layer.
             `None`: softmax attention.
         random_order: Seed of a random order of the patches, the same for all images, as a control.
-            `None`: row by row.
+            `None`: row order.
         mean, std: Normalization per channel on the scale 0–1.
-        steps_image_size: The `image_size` that the shift steps of the mixers were made for, where
-            blocks are as long as a side of the image. They are scaled to the blocks of this model;
-            see `layers.embedding.grids`. `None`: `image_size`.
+        steps_image_size: The `image_size` that the shift steps of the mixers were made for. With
+            `block_size=None`, they are scaled to the blocks of this model; see
+            `layers.embedding.grids`. `None`: `image_size`.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
@@ -120,7 +120,7 @@ class ButterflyViT(ImageClassifier):
         old, new = grid_sides(self, source)
         if self.get_config()["random_order"] is not None:
             raise ValueError(
-                "A ButterflyViT with a `random_order` takes no other `image_size` with its head. "
+                "The head of a ButterflyViT with a `random_order` supports no other `image_size`. "
                 "Pass another `num_classes` for a new head, or `load_weights=False`. "
                 f"Received: image_size={self.get_config()['image_size']}"
             )

@@ -1,4 +1,4 @@
-"""Base classes of models that predict a class, several labels or numbers, also of images."""
+"""Define the base classes of models that predict a class, several labels or numbers."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -14,7 +14,7 @@ from keras_permix.zoo.parts import check_scale
 from keras_permix.zoo.presets.load import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
-# what a model predicts -> the name of its task, of images, texts or pairs
+# kind of outputs -> name of the task, for images, texts or pairs
 TASK_NAMES = {
     "class": "{}_classification",
     "labels": "multilabel_{}_classification",
@@ -31,15 +31,15 @@ class Classifier(ZooModel):
 
     Args:
         inputs, outputs, feature_maps, config, dtype, kwargs: As in `ZooModel`.
-        predicts: "class" (one of several, a softmax over logits), "labels" (any number of them, a
-            sigmoid per logit) or "values" (numbers).
+        predicts: "class" (one of several, a softmax over logits), "labels" (any number, a sigmoid
+            per logit) or "values" (numbers).
         target_mean, target_std: With "values", mean and standard deviation of the training
             targets: one number, or one per target. The model predicts
             `target_mean + target_std * output`, in the units of the targets.
 
     Raises:
-        ValueError: for another `predicts`, a `target_std` that is not positive, or a scale without
-            "values".
+        ValueError: for an unknown `predicts`, a `target_std` that is not positive, or a scale
+            without "values".
     """
 
     default_classes = 2
@@ -85,14 +85,14 @@ class Classifier(ZooModel):
 
     @classmethod
     def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Reset the scale of the targets for other targets."""
+        """Reset the scale of the targets if the targets change."""
         outputs = ("predicts", "num_classes")
         same = all(changes.get(name, config.get(name)) == config.get(name) for name in outputs)
         return {} if same else dict(UNSCALED)
 
     @property
     def predicts(self) -> str:
-        """Kind of the outputs: "class", "labels" or "values"."""
+        """Return the kind of outputs: "class", "labels" or "values"."""
         return self._zoo_config.get("predicts", "class")
 
     def describe_output(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Classifier(ZooModel):
             top: Number of classes to name.
 
         Returns:
-            As `decode_predictions`.
+            See `decode_predictions`.
 
         Raises:
             ValueError: for a `top` below 1, a model of one class or of numbers, or outputs that are
@@ -122,17 +122,17 @@ class Classifier(ZooModel):
         >>> label in model.labels, len(others)
         (True, 2)
         """
-        check_integer("top", top)  # before the work
+        check_integer("top", top)  # fail before predicting
         self._check_several()
         return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
     def decode_predictions(
         self, predictions: Tensor, top: int = 5
     ) -> list[list[tuple[str, float]]]:
-        """Name the most probable classes of logits, as `predict` gives them.
+        """Name the most probable classes or labels of logits.
 
         Args:
-            predictions: Logits `(batch, num_classes)`.
+            predictions: Logits `(batch, num_classes)`, as returned by `predict`.
             top: Number of classes to name.
 
         Returns:
@@ -142,7 +142,7 @@ class Classifier(ZooModel):
 
         Raises:
             ValueError: for a `top` below 1, a model of one class or of numbers, predictions of
-                another shape, or NaN or infinity in them (except -inf beside larger ones).
+                another shape, or samples whose largest prediction is not finite.
         """
         top = check_integer("top", top)
         self._check_several()
@@ -157,8 +157,8 @@ class Classifier(ZooModel):
         rows = np.flatnonzero(~np.isfinite(largest))
         if len(rows):
             raise ValueError(
-                "`predictions` must be numbers, the largest of a sample finite. Received: NaN or "
-                f"infinity in {len(rows)} of {len(predictions)} samples, the first of them number "
+                "`predictions` must be numbers, and the largest of each sample finite. Received: "
+                f"NaN or infinity in {len(rows)} of {len(predictions)} samples, first in sample "
                 f"{rows[0]}"
             )
         labels = self.labels or [str(number) for number in range(classes)]
@@ -173,16 +173,16 @@ class Classifier(ZooModel):
         ]
 
     def _check_several(self):
-        """Raise for numbers, and for one class, which would always be certain."""
+        """Raise for models of numbers or of one class, whose probability would always be 1."""
         if self.predicts == "values":
             raise ValueError(
-                "The model predicts numbers and no classes: call `predict`. "
+                "The model predicts numbers instead of classes: call `predict`. "
                 f"Received: {self.name} with predicts={self.predicts!r}"
             )
         if self.predicts == "class" and self.output_shape[-1] < 2:
             raise ValueError(
-                "`num_classes` must be 2 or more for classes to be named: with a single output, "
-                "take the sigmoid of `predict`, or train one logit per class. "
+                "`num_classes` must be at least 2 to name classes. With a single output, take the "
+                "sigmoid of `predict`, or train one logit per class. "
                 f"Received: {self.name} with num_classes={self.output_shape[-1]}"
             )
 
@@ -191,14 +191,13 @@ class Classifier(ZooModel):
 
         Args:
             num_classes: Number of classes.
-            labels: Their names, or `None`.
+            labels: Names of the classes, or `None`.
 
         Returns:
             A new model of this class. Frozen layers stay frozen, except the head.
 
         Raises:
-            ValueError: for labels that are not one per class, or a model that is quantized or has
-                LoRA.
+            ValueError: for a wrong number of labels, or a model that is quantized or has LoRA.
 
         Example:
 
@@ -212,8 +211,8 @@ class Classifier(ZooModel):
         layers = self._flatten_layers()
         if is_quantized(config) or any(getattr(layer, "lora_enabled", False) for layer in layers):
             raise ValueError(
-                "The head of a model with quantized weights or LoRA is not made anew: take the "
-                "model it was made from, or save it as a preset, which merges LoRA. "
+                "The head of a model with quantized weights or LoRA cannot be replaced. Use the "
+                "original model, or save the model as a preset, which merges LoRA. "
                 f"Received: {self.name}, num_classes={num_classes}"
             )
         model = type(self).from_config(config)
@@ -223,7 +222,7 @@ class Classifier(ZooModel):
 
 
 class ImageClassifier(Classifier):
-    """Classify square images, which the layer "preprocessor" resizes and normalizes.
+    """Classify images, which the layer "preprocessor" resizes to squares and normalizes.
 
     The constructor takes `image_size`, `channels`, `mean` and `std`.
     """

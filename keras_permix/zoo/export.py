@@ -11,13 +11,13 @@ from keras_permix._typing import StrPath
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.dispatch import exporting
 
-OF_ONE_SIZE = ("litert", "onnx", "openvino")  # formats whose files take one, in any batch
+OF_ONE_SIZE = ("litert", "onnx", "openvino")  # formats that fix all sizes except the batch
 
 
 class Exported:
     """Mix into a Keras model to export it with the settings that each format needs."""
 
-    # `self: Any` is a Keras model, of which no type tells.
+    # `self: Any` is a Keras model.
     def export(
         self: Any,
         filepath: StrPath,
@@ -28,23 +28,23 @@ class Exported:
     ) -> None:
         """Write the model to a file that runs without this package, as Keras' `export` does.
 
-        ONNX, OpenVINO and LiteRT fix all sizes but the batch. Images and texts have the size of the
-        model, graphs the largest number of atoms in `domain`, or 8 nodes. On JAX and TensorFlow,
-        these formats use the reference implementations of the ops. On PyTorch, ONNX is written by
-        `torch.onnx.export(dynamo=True)` with a free batch; pass `dynamo=False` for the older
-        exporter. LiteRT files from PyTorch take batches of one.
+        ONNX, OpenVINO and LiteRT fix all sizes except the batch. Images and texts have the size of
+        the model, graphs the largest number of atoms in `domain`, or 8 nodes. On JAX and
+        TensorFlow, these formats use the reference implementations of the ops. On PyTorch, ONNX is
+        written by `torch.onnx.export(dynamo=True)` with a dynamic batch; pass `dynamo=False` for
+        the older exporter. LiteRT files from PyTorch take batches of one.
 
         ONNX files use the names of the model's inputs and outputs, such as `images` and `logits`.
         Their first axis is called `batch`. The metadata holds `labels`, a JSON list, if the model
         has labels.
 
         Args:
-            filepath: The file, or folder, to write.
-            format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"`, or another one of
-                Keras'.
+            filepath: The file or folder to write.
+            format: `"tf_saved_model"`, `"onnx"`, `"openvino"`, `"litert"`, or another format of
+                Keras.
             verbose: Whether to print the path.
             input_signature: Other shapes and dtypes of the inputs: a list of one `keras.InputSpec`,
-                or of a dict of them, as the model takes them.
+                or of a dict of `keras.InputSpec` by the names of the inputs.
             **kwargs: Other arguments of Keras for the format or, for ONNX on PyTorch, of
                 `torch.onnx.export`.
 
@@ -115,7 +115,7 @@ def _zeros(signature):
     def zeros(spec):
         if None in spec.shape[1:]:
             raise ValueError(
-                "`input_signature` must give all sizes but that of the batch here. "
+                "`input_signature` must give all sizes except the batch for this format. "
                 f"Received: shape={spec.shape}"
             )
         return np.zeros((2, *spec.shape[1:]), keras.backend.standardize_dtype(spec.dtype))

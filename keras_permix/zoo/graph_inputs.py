@@ -1,4 +1,4 @@
-"""Inputs of models of graphs, and the molecules and units of their training data."""
+"""Make and check the inputs of models of graphs, and the domain and units of their data."""
 
 import warnings
 from typing import Any
@@ -14,10 +14,10 @@ from keras_permix.utils.formatting import counted
 
 
 def graph_inputs(config: dict) -> dict[str, Any]:
-    """Make the Keras inputs of a model of graphs, by the names of `pad_graphs`.
+    """Make the Keras inputs of a model of graphs, with the names of `pad_graphs`.
 
     Args:
-        config: With "node_features", "edge_features" and "edges".
+        config: Dict with "node_features", "edge_features" and "edges".
     """
     paths = EDGES[config["edges"]]
     features = {"x": config["node_features"], paths: config["edge_features"]}
@@ -46,7 +46,7 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
     if missing := [name for name in inputs if name not in arrays]:
         raise ValueError(
             f"`x` must be a dict of the arrays {list(inputs)}, as `keras_permix.data.from_smiles` "
-            f"and `pad_graphs` give them. Received: {sorted(arrays) or type(x).__name__} "
+            f"and `pad_graphs` return. Received: {sorted(arrays) or type(x).__name__} "
             f"without {missing}"
         )
     shapes = {name: tuple(np.shape(arrays[name])) for name in inputs}
@@ -54,8 +54,8 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
     for name, spec in inputs.items():
         if shapes[name] != _shape(name, batch, nodes, shapes[name], spec):
             raise ValueError(
-                "The arrays of `x` must be of one number of graphs and nodes, and have the "
-                "features that the model takes. "
+                "The arrays of `x` must have the same number of graphs and nodes, and the features "
+                "that the model takes. "
                 f"Received: {name} of shape {shapes[name]}, not {(batch, *spec.shape[1:])}, "
                 f"with x of shape {shapes['x']}"
             )
@@ -66,7 +66,7 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
         elif np.isnan(arrays[name]).any():
             raise ValueError(
                 "`attn_bias` must hold 0, and -inf between nodes that do not attend to each other. "
-                f"Received: {np.isnan(arrays[name]).sum()} times NaN"
+                f"Received: {np.isnan(arrays[name]).sum()} NaN values"
             )
 
 
@@ -82,7 +82,7 @@ def _shape(name, batch, nodes, given, spec):
 def _check_range(name, array, spec):
     """Check that integers index the model's tables."""
     one_table = name in ("in_degree", "out_degree", "spatial_pos")
-    most = ROWS - 1 if one_table else ROWS * (spec.shape[-1] or 0)  # and a row for padding
+    most = ROWS - 1 if one_table else ROWS * (spec.shape[-1] or 0)  # plus a row for padding
     if (
         not np.issubdtype(array.dtype, np.integer)
         or not 0 <= array.min(initial=0) <= array.max(initial=0) <= most
@@ -99,7 +99,7 @@ def warn_of_other_molecules(model, smiles, x, domain):
     Args:
         model: Name of the model.
         smiles: List of str.
-        x: Their array of features, `(molecules, nodes, features)`.
+        x: Features of the nodes, `(molecules, nodes, features)`.
         domain: The dict that `check_domain` returns.
     """
     atoms = x[..., ATOMIC_NUMBER]
@@ -112,21 +112,21 @@ def warn_of_other_molecules(model, smiles, x, domain):
         warnings.warn(
             f"This {model} was trained on molecules of up to "
             f"{counted(domain['max_atoms'], 'atom')}, of {element_symbols(domain['elements'])}, "
-            "implied hydrogens aside: what it answers for others is a guess. "
-            f"Received: {len(strange)} of {len(smiles)} beyond that, such as "
+            "without implicit hydrogens. Predictions for other molecules are unreliable. "
+            f"Received: {len(strange)} of {len(smiles)} other molecules, such as "
             f"{smiles[first][:60]!r} of {counted(real[first].sum(), 'atom')}, of {elements}",
             stacklevel=4,
         )
 
 
 def check_units(units, targets):
-    """Return the names of units, a str or a list of one for each target."""
+    """Return the names of units, a str or a list with one per target."""
     if isinstance(units, str):
         return units
     names = list(units) if isinstance(units, list | tuple) else []
     if len(names) != targets or not all(isinstance(unit, str) for unit in names):
         raise ValueError(
-            "`target_units` must be a str, or one for each target. "
+            "`target_units` must be a str, or a list of one str per target. "
             f"Received: target_units={units!r}, targets={targets}"
         )
     return names

@@ -1,4 +1,4 @@
-"""Graphormer: a Transformer on graphs, with attention or sorting."""
+"""Define Graphormer, a Transformer on graphs, with attention or sorting."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -27,17 +27,17 @@ from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.parts import check_scale, collect_arguments, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 
-HOP_TABLES = 128  # that the released code holds
-NODES = 8  # of the largest random graph
+HOP_TABLES = 128  # number in the released code
+NODES = 8  # largest number of nodes of random graphs
 
 
 @zoo_model
 class Graphormer(ZooModel):
     """Predict numbers for graphs with a Transformer and a choice of token mixer.
 
-    The input is a dict of padded arrays, as `keras_permix.data.from_smiles` and `pad_graphs` return
-    them, or a list of SMILES. Arrays that the model does not need are ignored. The output is
-    float32 numbers `(batch, targets)`, read from a virtual node that is connected to all others.
+    The input is a dict of padded arrays from `keras_permix.data.from_smiles` or `pad_graphs`, or a
+    list of SMILES. Arrays that the model does not need are ignored. The output is float32 numbers
+    `(batch, targets)`, read from a virtual node that is connected to all others.
 
     Args:
         targets: Numbers to predict for each graph.
@@ -51,7 +51,7 @@ class Graphormer(ZooModel):
             and, for "slice_sort", `"mode"` ("paper" or "release") and `"order"`; see
             `GraphormerBlock`. A list has one mixer per block. `None`: the default of the class.
         edges: "multi_hop" (all edges on the shortest path between two nodes) or "single" (the edge
-            between them), as of `GraphormerBias`.
+            between them); see `GraphormerBias`.
         max_hops: Largest number of edges of a path that the model reads.
         dropout: Rate of the dropouts after the mixers and after the channel mixers.
         attention_dropout: Rate of the dropout on the maps.
@@ -156,7 +156,7 @@ class Graphormer(ZooModel):
         config, molecules = self.get_config(), (len(ATOM_FEATURES), len(BOND_FEATURES))
         if (config["node_features"], config["edge_features"]) != molecules:
             raise ValueError(
-                "Molecules are read by a model of `node_features` = 9 and `edge_features` = 3. "
+                "SMILES require a model with `node_features=9` and `edge_features=3`. "
                 f"Received: {self.name} with node_features={config['node_features']}, "
                 f"edge_features={config['edge_features']}"
             )

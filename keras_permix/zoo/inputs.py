@@ -1,4 +1,4 @@
-"""Convert and check the inputs and targets that people give to a model."""
+"""Convert and check the inputs and targets of models."""
 
 import functools
 import inspect
@@ -26,7 +26,7 @@ from keras_permix.zoo.targets import check_targets
 
 
 def _checked(name: str) -> Any:
-    """Make the method of this name of a Keras model convert and check its arguments first."""
+    """Return the Keras method `name`, extended to convert and check its arguments first."""
 
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -60,7 +60,7 @@ class CheckedInputs:
     def _run(self: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of Keras with converted and checked inputs and targets.
 
-        A single step copies no tensor from its device to check it.
+        For single steps, tensors are not copied to the host to check them.
         """
         signature, step = inspect.signature(method), method.__name__.endswith("_on_batch")
         bound = signature.bind(*args, **kwargs)
@@ -87,15 +87,15 @@ class CheckedInputs:
             return method(*bound.args, **bound.kwargs)
 
     def to_arrays(self: Any, value: Any) -> Any:
-        """Convert containers of numbers to arrays of the dtypes that this model's steps take."""
+        """Convert containers of numbers to arrays with the dtypes of the model's steps."""
         channels = 3 if self.preprocessor is None else len(self.preprocessor.mean)
         return to_arrays(value, functools.partial(running.step_dtype, model=self), channels)
 
     def convert_inputs(self: Any, x: Any) -> Any:
         """Convert inputs to arrays, without checking them.
 
-        Texts become what `encode` returns, and gray images get a channel axis. A list of images
-        becomes one batch of the model's size, for which a step is compiled once.
+        Texts are encoded by `encode`, and gray images get a channel axis. A list of images becomes
+        one batch of the model's size, so that a step is compiled only once.
         """
         listed = isinstance(x, list | tuple)
         x = self.to_arrays(x)
@@ -114,16 +114,16 @@ class CheckedInputs:
         return self.preprocessor.resized(x)
 
     def checked_inputs(self: Any, x: Any) -> Any:
-        """Convert inputs to arrays and check them; tensors, which may be symbolic, stay as is."""
+        """Convert inputs to arrays and check them; tensors, which may be symbolic, are kept."""
         x = self.convert_inputs(x)
         if are_arrays(x):
             self.check_inputs(x)
         return x
 
     def encode(self, texts: Any) -> Any:
-        """Convert texts to arrays; a model that takes no texts raises ValueError."""
+        """Convert texts to arrays; models without text inputs raise ValueError."""
         raise ValueError(
-            f"{type(self).__name__} takes arrays of images and no texts. Read a file with "
+            f"{type(self).__name__} takes arrays of images instead of texts. Read a file with "
             f"`keras_permix.data.read_image`. Received: {str(texts)[:200]!r}"
         )
 
@@ -140,7 +140,7 @@ class CheckedInputs:
                 warnings.warn(warning, stacklevel=4)
 
     def _convert_data(self, x, step):
-        """Convert inputs or a data set; check that they hold samples unless it is for one step."""
+        """Convert inputs or a data set; unless for a single step, check that it holds samples."""
         x = self.convert_inputs(x)
         if step:
             return x

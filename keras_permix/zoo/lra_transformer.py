@@ -1,4 +1,4 @@
-"""Transformer encoder of the Long Range Arena, with any token mixer."""
+"""Define the Transformer encoder of the Long Range Arena, with any token mixer."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -47,7 +47,7 @@ class LRATransformer(SequenceClassifier):
     Args:
         vocabulary_size: Number of token ids; 257 for bytes.
         max_sequence_length: Largest number of tokens of a text.
-        num_classes: Number of outputs. `None`: that of `labels`, or 2.
+        num_classes: Number of outputs. `None`: the number of `labels`, or 2.
         pairs: Whether the model takes two texts at once.
         image_size: Side of the images in pixels. `None`: the model takes texts. `from_preset` with
             another size repeats rows and columns of learned positions, as for Path-X.
@@ -72,8 +72,8 @@ class LRATransformer(SequenceClassifier):
             the two texts.
         embedding_stddev: Standard deviation of the initial token embeddings.
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
-        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, which
-            needs a `vocabulary_size` of 257.
+        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, with a
+            `vocabulary_size` of 257.
         steps_image_size: The `image_size` that the shift steps of the mixers were made for. They
             are scaled to the rows and columns of this model; see `layers.embedding.grids`. `None`:
             `image_size`.

@@ -1,4 +1,4 @@
-"""MEGA: gated attention, or a permutation, over a moving average of tokens."""
+"""Define MEGA: gated attention, or a permutation, over a moving average of tokens."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -40,7 +40,7 @@ class MEGA(SequenceClassifier):
         vocabulary_size: Number of token ids, including padding; 257 for bytes.
         max_sequence_length: Largest number of tokens of a text. For images it is the number of
             pixels.
-        num_classes: Number of outputs. `None`: that of `labels`, or 2.
+        num_classes: Number of outputs. `None`: the number of `labels`, or 2.
         pairs: Whether inputs are pairs of texts.
         image_size: Side of the square images in pixels. `None`: the model takes texts. With another
             size, `from_preset` maps each distance to the nearest move by rows and columns.
@@ -70,8 +70,8 @@ class MEGA(SequenceClassifier):
         attention_dropout: Rate of the dropout of the attention maps.
         keep_unused_params: With a permutation, keep the unused weights of attention, as the
             released code of CSP does.
-        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, which
-            needs a `vocabulary_size` of 257.
+        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, with a
+            `vocabulary_size` of 257.
         steps_image_size: The `image_size` that the shift steps of the mixers were made for. They
             are scaled to the rows and columns of this model; see `layers.embedding.grids`. `None`:
             `image_size`.
@@ -166,7 +166,7 @@ class MEGA(SequenceClassifier):
             batch_size: Number of texts.
 
         Returns:
-            Nested tensors whose shapes and dtypes never change.
+            Nested tensors with constant shapes and dtypes.
 
         Raises:
             ValueError: for a model of pairs or images, a model that is not causal, or one with
@@ -187,23 +187,23 @@ class MEGA(SequenceClassifier):
 
         Args:
             tokens: Integers `(batch,)`.
-            state: The state that `initial_state` or the previous call returned.
+            state: State from `initial_state` or the previous call.
 
         Returns:
-            `(outputs, state)` as of `chunk`, with "features" of shape `(batch, hidden_dim)`.
+            `(outputs, state)` as in `chunk`, with "features" of shape `(batch, hidden_dim)`.
         """
         outputs, state = self.chunk(tokens[:, None], state)
         return {**outputs, "features": outputs["features"][:, 0]}, state
 
     def chunk(self, tokens: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Read a few tokens of each text, without padding.
+        """Read several tokens of each text, without padding.
 
         Time and memory per token depend on `chunk_size` or, without it, on `max_sequence_length`.
         With `chunk_size`, a text may be longer than `max_sequence_length`.
 
         Args:
             tokens: Integers `(batch, tokens)`.
-            state: The state that `initial_state` or the previous call returned.
+            state: State from `initial_state` or the previous call.
 
         Returns:
             `(outputs, state)`: a dict of "features", the outputs of the last block for these
@@ -211,8 +211,8 @@ class MEGA(SequenceClassifier):
             state.
 
         Raises:
-            ValueError: for tokens out of range, or more than `max_sequence_length` of them
-                without chunks.
+            ValueError: for tokens out of range, or more than `max_sequence_length` tokens without
+                `chunk_size`.
 
         Example:
 
@@ -283,7 +283,7 @@ def _make_block(config, index, dtype):
     of_attention = ("position_bias", "max_sequence_length", "chunk_size")
     attention = {name: config[name] for name in of_attention}
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
-        attention["chunk_size"] = None  # It applies to blocks with attention.
+        attention["chunk_size"] = None  # applies only to blocks with attention
     attention |= {"ragged": ragged, "dropout": config["attention_dropout"]}
     same = ("inner_dim", "shared_dim", "mlp_dim", "causal", "norm", "norm_first")
     return MegaBlock(
@@ -318,7 +318,7 @@ def _make_head(config, dtype):
 
 
 def _check_chunks(config):
-    """Check that chunks of pixels, which have no padding, have one length."""
+    """Check that chunks divide the pixels, which have no padding."""
     chunk, tokens = config["chunk_size"], config["max_sequence_length"]
     if config["image_size"] and chunk and tokens % min(chunk, tokens):
         raise ValueError(

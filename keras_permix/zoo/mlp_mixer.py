@@ -1,4 +1,4 @@
-"""MLP-Mixers of the Dimension Mixer paper: dense, butterfly and patch-only."""
+"""Define the MLP-Mixers of the Dimension Mixer paper: dense, butterfly and patch-only."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -36,9 +36,10 @@ class MLPMixer(ImageClassifier):
     is logits `(batch, num_classes)`. The head reads all features of all tokens, as in the Dimension
     Mixer paper, or their mean, as in the MLP-Mixer paper.
 
-    The weights depend on the number of patches and so on `image_size`. With a larger `image_size`,
-    `from_preset` repeats the weights of the nearest patches and of hidden units, and divides inputs
-    of sums by the number of copies. With a smaller one it averages or sums them.
+    The weights depend on the number of patches, and therefore on `image_size`. With a larger
+    `image_size`, `from_preset` repeats the weights of the nearest patches and of hidden units, and
+    divides those that are summed by the number of copies. With a smaller one it averages or sums
+    them.
 
     Args:
         image_size: Side of the square images in pixels.
@@ -52,7 +53,7 @@ class MLPMixer(ImageClassifier):
             `None`: the default of the class.
         tokens_mlp_dim, channels_mlp_dim: Hidden units of dense MLPs across tokens and across
             channels. `None`: set by `expansion`.
-        pooling: "flatten", or "mean" over the normalized tokens.
+        pooling: "flatten" (the head reads all tokens), or "mean" over the normalized tokens.
         layer_norm_epsilon: Epsilon of the layer normalizations.
         mean, std: Normalization per channel on the scale 0–1.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".

@@ -1,4 +1,4 @@
-"""Base class of the models: a Keras model with its configuration and feature maps."""
+"""Define the base class of models: a Keras model with its configuration and feature maps."""
 
 from collections.abc import Iterable
 from typing import Any, Self
@@ -17,7 +17,7 @@ from keras_permix.zoo.presets.writer import save_preset
 
 
 class _Presets:
-    """Compute `Model.presets` for the class that it is read from."""
+    """Compute `presets` for the class that it is accessed on."""
 
     def __get__(self, model: Any, cls: type[Any]) -> dict[str, PresetInfo]:
         pairs = ((name.split("/"), info) for name, info in list_presets().items())
@@ -25,14 +25,14 @@ class _Presets:
 
 
 class ZooModel(CheckedInputs, Exported, keras.Model):
-    """Base class of all models: a functional Keras model that its constructor's arguments rebuild.
+    """Build a functional Keras model that can be rebuilt from its constructor's arguments.
 
     `ZooModel.from_preset("class/preset")` loads a preset of any class.
 
     To add a class, set `task` to a name of `keras_permix.tasks` (or override `task_for`), and
     implement `make_inputs`. A layer named "preprocessor" is described in presets and checks inputs
-    by `check`, as `ImagePreprocessor` does. `asset_files` maps arguments that hold
-    texts to the files that store them in a preset.
+    by `check`, as `ImagePreprocessor` does. `asset_files` maps arguments that hold texts to the
+    files that store them in a preset.
 
     Args:
         inputs: Symbolic inputs, as for `keras.Model`.
@@ -40,7 +40,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         feature_maps: Symbolic tokens after each block.
         config: The constructor's arguments.
         dtype: Dtype or dtype policy of every layer.
-        labels: A name for each class or output, or `None`.
+        labels: Names of the classes or outputs, or `None`.
 
     Example:
 
@@ -51,9 +51,9 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     task: str | None = None
     asset_files: dict[str, str] = {}
-    head_arguments: tuple[str, ...] = ()  # further arguments, which a base class takes
+    head_arguments: tuple[str, ...] = ()  # further arguments, of base classes
     presets = _Presets()
-    """The presets of this class, from names as `from_preset` takes them to `PresetInfo`."""
+    """Presets of this class: a dict from names for `from_preset` to `PresetInfo`."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         self.task = type(self).task_for(config)
         self._zoo_config = config
         self._feature_maps = feature_maps
-        # Not for Keras to track, which takes no more layers after `quantize`.
+        # Hidden from Keras, which tracks no more layers after `quantize`.
         feature_models: dict[tuple[int, ...], Model] = {}
         object.__setattr__(self, "_feature_models", feature_models)
         if dtype is not None:
@@ -85,7 +85,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """Names of the classes or outputs, a tuple of str, or `None`."""
+        """Return the names of the classes or outputs, a tuple of str, or `None`."""
         return self._labels
 
     @labels.setter
@@ -94,7 +94,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
     @property
     def preprocessor(self) -> Layer | None:
-        """The first layer of the model, which prepares its inputs, or `None`."""
+        """Return the layer that prepares the inputs, or `None`."""
         return next((layer for layer in self.layers if layer.name == "preprocessor"), None)
 
     def __dir__(self) -> list[str]:
@@ -115,11 +115,11 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         """Make random inputs for the model, the same for the same seed.
 
         Args:
-            seed: Integer ≥ 0.
+            seed: An integer of at least 0.
             batch: Number of samples.
 
         Returns:
-            A NumPy array, or a dict of arrays, `batch` long.
+            A NumPy array or a dict of arrays, with `batch` samples.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `make_inputs`.")
 
@@ -139,7 +139,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize `value`, a weight of the model `source`, for `weight` of this model.
 
-        By default the value stays as it is.
+        By default, the value is returned unchanged.
         """
         return value
 
@@ -156,7 +156,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
         Args:
             inputs: Inputs of the model.
-            layers: Indices of blocks, or one, 0-based, negative from the end. `None`: all blocks.
+            layers: Index or indices of blocks, from 0, or negative from the end. `None`: all.
 
         Returns:
             A list of tensors `(batch, tokens, channels)`, in the order of `layers`.
@@ -210,24 +210,23 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
                 preset's `metadata.json` or zip file with `#sha256=` and its checksum.
             num_classes: Number of classes. A number other than the preset's gives a new head of
                 zeros; the same number keeps the head and the labels of the preset.
-            dtype: Dtype or dtype policy of every layer, instead of the preset's, which goes before
-                one that `keras.config.set_dtype_policy` sets.
-            load_weights: Whether to load the weights; without them the model is fresh.
-            labels: Names of the classes or outputs; they imply `num_classes`. `None`: the preset's,
-                where the model has as many outputs.
-            **overrides: Other arguments of the model to change, such as `image_size`, for which the
-                model resizes positions, shift steps and weights per patch. Another `predicts`, see
-                `Classifier`, replaces the head: "labels" for several labels per sample, "values"
-                for numbers. A `mixer` of the same
-                name, or a dict without a name, keeps the preset's other arguments for it. The
-                `name` of the model is new unless it is given. `None`: as in the preset.
+            dtype: Dtype or dtype policy of every layer. `None`: that of the preset, which overrides
+                `keras.config.set_dtype_policy`.
+            load_weights: Whether to load the weights. If False, they are initialized randomly.
+            labels: Names of the classes or outputs, which imply `num_classes`. `None`: those of the
+                preset, if the number of outputs is the same.
+            **overrides: Other arguments of the model to change; `None` keeps the preset's value.
+                With another `image_size`, positions, shift steps and weights per patch are resized.
+                Another `predicts` replaces the head: "labels" for several labels per sample,
+                "values" for numbers. A `mixer` of the same name, or a dict without a name, keeps
+                the preset's other arguments of the mixer. The model gets a new `name` by default.
 
         Returns:
-            A model of this class. `ZooModel.from_preset` loads any, by the name `class/preset`.
+            A model of this class. `ZooModel.from_preset` loads any class, by `class/preset`.
 
         Raises:
             ValueError: for an unknown name, a preset of another class, a damaged file or an
-                argument that the preset cannot be loaded with.
+                unsupported argument.
             FileNotFoundError: for a missing file.
             ConnectionError: if a file cannot be fetched.
 
@@ -253,11 +252,11 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
         Args:
             folder: A new or empty folder, or one that holds a preset, which is replaced.
-            weights_dtype: "float16" or "float32" to store floating weights in it. `None`: no cast.
+            weights_dtype: "float16" or "float32", the dtype of stored weights. `None`: no cast.
             **metadata: `labels` (default: the model's), `scores` (measured on the stored weights),
                 `data` (the name of the data set) and `data_options` (a dict of arguments to load
                 it). Also `recipe`, `command` (of the training), `commit` and `license`. `urls` maps
-                file names to addresses from which they can be fetched.
+                file names to URLs from which they can be downloaded.
 
         Raises:
             ValueError: for other metadata, or a folder with other files.
@@ -283,11 +282,11 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         Args:
             handle: `hf://USER/MODEL`, whose repository is created if it is missing, or
                 `kaggle://USER/MODEL/keras/VARIATION`.
-            **metadata: As of `save_to_preset`.
+            **metadata: See `save_to_preset`.
 
         Raises:
-            ValueError: for another handle or metadata.
+            ValueError: for an invalid handle or other metadata.
             ImportError: if the hub's package is not installed.
-            ConnectionError: if the hub cannot be reached or refuses.
+            ConnectionError: if the hub cannot be reached or rejects the upload.
         """
         upload_preset(self, handle, **metadata)

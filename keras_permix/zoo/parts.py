@@ -27,7 +27,7 @@ from keras_permix.utils.checks import (
     plain,
 )
 
-SEEDS = ("random_order",)  # integers from 0, which layers check
+SEEDS = ("random_order",)  # integers of at least 0, checked by layers
 
 
 def arguments(cls: type[Any]) -> list[str]:
@@ -38,7 +38,7 @@ def arguments(cls: type[Any]) -> list[str]:
 
 
 def check_arguments(cls: type[Any], given: Iterable[str]) -> None:
-    """Raise ValueError for names that are no arguments of a model; hint at those of its mixer."""
+    """Raise ValueError for unknown arguments of a model, with hints about those of mixers."""
     known, given = arguments(cls), list(given)
     try:
         check_names(cls.__name__, given, known)
@@ -54,7 +54,7 @@ def check_arguments(cls: type[Any], given: Iterable[str]) -> None:
 
 
 def collect_arguments(variables: dict[str, Any]) -> dict[str, Any]:
-    """Collect and check the arguments that the constructor of a model was called with.
+    """Collect and check the arguments of the constructor of a model.
 
     Integers, floats and booleans are checked by their annotations: an `int` is positive, a `float`
     is positive or, if its name ends in "dropout", a rate.
@@ -63,8 +63,8 @@ def collect_arguments(variables: dict[str, Any]) -> dict[str, Any]:
         variables: The `locals()` of the constructor's first line.
 
     Returns:
-        A dict of the model's configuration, without `self`, `dtype` and `kwargs`. Without
-        `num_classes`, it is the number of `labels`, or the default of the class.
+        A dict of the model's configuration, without `self`, `dtype` and `kwargs`. `num_classes`
+        defaults to the number of `labels`, or the default of the class.
 
     Raises:
         ValueError: for `kwargs` that the model does not take, or a number out of range.
@@ -99,7 +99,7 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     """Check the arguments about images: each patch size must divide each size of images.
 
     Args:
-        config: With "channels", "mean", "std" and, with patches, "patch_size" and "image_size".
+        config: Dict with "channels", "mean", "std" and, for patches, "patch_size" and "image_size".
 
     Returns:
         A dict of "mean" and "std", one float per channel.
@@ -142,11 +142,11 @@ def mixer_on_grid(
     """Return the mixer of a block, with its steps or delays scaled from one grid to another.
 
     Args:
-        config: The model's, with `mixer` and `num_layers`.
+        config: Configuration of the model, with `mixer` and `num_layers`.
         index: Index of the block.
-        channels: Channels that the mixer permutes, unless it sets them.
+        channels: Default number of channels that the mixer permutes.
         before, after: (rows, columns) of the grid that the steps are made for, and of the tokens.
-        extra: Tokens before the grid, such as a class token.
+        extra: Number of tokens before the grid, such as a class token.
 
     Returns:
         An argument for `make_mixer`. Mixers without steps or delays are returned unchanged.
@@ -165,7 +165,7 @@ def mixer_on_grid(
 
 
 def mixer_on_pixels(config: dict[str, Any], index: int, channels: int, extra: int = 0) -> Any:
-    """Return the mixer of a block on pixels in rows; see `mixer_on_grid`. Texts have no grid."""
+    """Return the mixer of a block on pixels in row order; see `mixer_on_grid`."""
     size = config["image_size"]
     before = config["steps_image_size"] or size
     return mixer_on_grid(config, index, channels, (before, before), (size, size), extra)
@@ -188,14 +188,14 @@ def check_scale(scale: dict[str, Any], targets: int) -> dict[str, Any]:
     """Check the mean and the standard deviation of targets.
 
     Args:
-        scale: Dict of the two arguments, in this order. Each is one number, or one per target.
+        scale: Dict of both arguments, in this order. Each is one number, or one per target.
         targets: Number of targets.
 
     Returns:
         The dict with floats, or lists of them.
 
     Raises:
-        ValueError: for another number of values, or a standard deviation that is not positive.
+        ValueError: for a wrong number of values, or a standard deviation that is not positive.
     """
     for name, value in scale.items():
         one = isinstance(value, Real)
@@ -210,7 +210,7 @@ def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:
     """Reduce the tokens of each sample to one vector.
 
     Args:
-        tokens: `(batch, tokens, channels)`.
+        tokens: Tensor `(batch, tokens, channels)`.
         pooling: "cls" for the first token; "mean" or "max" over the real tokens.
         mask: Booleans `(batch, tokens)`, True at real tokens, or `None`. In a sample without real
             tokens, all tokens count.
@@ -233,8 +233,8 @@ def check_class_token(pooling: str, mixers: Any) -> None:
     """Check that a class token, which is first, depends on the tokens after it.
 
     Args:
-        pooling: As in `pool_tokens`.
-        mixers: The mixers that `check_mixers` returned.
+        pooling: See `pool_tokens`.
+        mixers: The result of `check_mixers`.
 
     Raises:
         ValueError: for "cls" if all mixers are causal.
@@ -242,8 +242,8 @@ def check_class_token(pooling: str, mixers: Any) -> None:
     specs = mixers if isinstance(mixers, list) else [mixers]
     if pooling == "cls" and all(map(is_causal, specs)):
         raise ValueError(
-            "The class token is the first token and does not depend on later tokens through causal "
-            f'mixers. Choose another `pooling`. Received: pooling="cls", mixer={mixers}'
+            '`pooling="cls"` does not support causal mixers, because the class token comes first. '
+            f'Choose another `pooling`. Received: pooling="cls", mixer={mixers}'
         )
 
 

@@ -1,4 +1,4 @@
-"""Base class of models that classify texts, pairs of texts or pixels."""
+"""Define the base class of models that classify texts, pairs of texts or pixels."""
 
 import warnings
 from typing import Any
@@ -23,14 +23,13 @@ class SequenceClassifier(Classifier):
     """Classify token ids, or gray pixels in row order.
 
     Texts are a dict of "tokens", integers `(batch, tokens)` of at most `max_sequence_length`
-    tokens, and "mask", True at real tokens, of the same shape; pairs of texts are `(batch, 2,
+    tokens, and "mask", True at real tokens, of the same shape. Pairs of texts are `(batch, 2,
     tokens)`. `encode` makes these arrays; `fit`, `evaluate`, `predict` and `classify` call it for
-    texts.
-    Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
+    texts. Images are `(batch, height, width, 1)`, 0–255, resized to `image_size`.
 
     The constructor takes `vocabulary_size`, `max_sequence_length`, `pairs`, `image_size` and
-    `tokenizer`, of which the last may be set later. It may take `use_segments`, whether pairs are
-    joined in one sequence, with "segment_ids" of 0 and 1 beside the others.
+    `tokenizer`, which may be set later. With the optional argument `use_segments`, pairs are joined
+    to one sequence, and the dict has "segment_ids" of 0 and 1.
     """
 
     asset_files = {"tokenizer": TOKENIZER_FILE}
@@ -39,7 +38,7 @@ class SequenceClassifier(Classifier):
 
     @property
     def tokenizer(self) -> str | None:
-        """The text of the model's `tokenizer.json`; `None` where texts are bytes."""
+        """Return the text of the model's `tokenizer.json`, or `None` if texts are bytes."""
         return self._zoo_config["tokenizer"]
 
     @tokenizer.setter
@@ -82,7 +81,7 @@ class SequenceClassifier(Classifier):
         return {name: config[name] for name in ("vocabulary_size", "max_sequence_length")}
 
     def text_encoder(self) -> Any:
-        """Return a function from a list of texts and `max_sequence_length` to arrays.
+        """Return a function that converts texts and `max_sequence_length` to arrays.
 
         Raises:
             ValueError: for a model that reads no texts.
@@ -94,9 +93,9 @@ class SequenceClassifier(Classifier):
     def encode(self, texts: Any) -> dict[str, np.ndarray]:
         """Convert texts to the arrays that the model takes.
 
-        The model's tokenizer encodes them. Without one, they become UTF-8 bytes, if the vocabulary
-        is that of `keras_permix.data.encode_bytes`. A text of more than `max_sequence_length`
-        tokens is cut at its end. The first cut warns, here as in `predict` and `classify`.
+        Texts are encoded by the tokenizer of the model or, with a `vocabulary_size` of 257, as
+        UTF-8 bytes. Texts of more than `max_sequence_length` tokens are cut at the end. The model
+        warns once about cut texts, also in `predict` and `classify`.
 
         Args:
             texts: A list of str, or for pairs a list of tuples of two str.
@@ -105,7 +104,7 @@ class SequenceClassifier(Classifier):
             A dict of NumPy arrays, padded to `max_sequence_length`.
 
         Raises:
-            ValueError: for anything else, or a model that reads no texts.
+            ValueError: for other types, or a model that reads no texts.
             ImportError: if the package `tokenizers` is needed and missing.
 
         Example:
@@ -122,7 +121,7 @@ class SequenceClassifier(Classifier):
         return arrays
 
     def _warn_of_cut(self, texts, mask):
-        """Warn once of texts that do not fit: only what fills its row may be longer than that."""
+        """Warn once about cut texts, which are among those that fill their row."""
         if self._warned_of_cut:
             return
         length = self._zoo_config["max_sequence_length"]
@@ -133,8 +132,7 @@ class SequenceClassifier(Classifier):
         if self._warned_of_cut:
             warnings.warn(
                 f"Texts were cut to {length} tokens, the `max_sequence_length` of this "
-                f"{type(self).__name__}, which does not see what comes after them. Further texts "
-                "are cut without a word.",
+                f"{type(self).__name__}, which ignores the rest. Further cuts do not warn.",
                 stacklevel=3,
             )
 
@@ -143,15 +141,15 @@ class SequenceClassifier(Classifier):
             super().check_inputs(x)
         elif isinstance(x, np.ndarray) or keras.ops.is_tensor(x):
             raise ValueError(
-                f"`x` must be texts, or a dict of {_and(self.input)} as `encode` makes it of texts "
-                "and `keras_permix.data.pad_tokens` of token ids. "
+                f"`x` must be texts, or a dict of {_and(self.input)}, as returned by `encode` for "
+                "texts and `keras_permix.data.pad_tokens` for token ids. "
                 f"Received: an array of shape {tuple(x.shape)}"
             )
         elif not isinstance(x, dict):
             return
         elif missing := [name for name in self.input if name not in x]:
             raise ValueError(
-                f"`x` must be a dict of {_and(self.input)}, as `encode` makes it. "
+                f"`x` must be a dict of {_and(self.input)}, as returned by `encode`. "
                 f"Received: {_and(x)} without {_and(missing)}"
             )
         elif isinstance(tokens := x["tokens"], np.ndarray) or keras.ops.is_tensor(tokens):
@@ -160,7 +158,7 @@ class SequenceClassifier(Classifier):
 
 
 def is_cut(text, encoder, max_sequence_length):
-    """Return whether an encoder cuts a text, or one of a pair."""
+    """Return whether an encoder cuts a text, or a text of a pair."""
     if isinstance(encoder, SubwordEncoder):
         return encoder.cuts(text)
     parts = text if isinstance(text, tuple) else (text,)
@@ -168,7 +166,7 @@ def is_cut(text, encoder, max_sequence_length):
 
 
 def make_encoder(model):
-    """Make a function from a list of texts and `max_sequence_length` to arrays for a model."""
+    """Return a function that converts texts and `max_sequence_length` to arrays for a model."""
     config = model.get_config()
     tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
     if config.get("image_size"):
@@ -176,9 +174,8 @@ def make_encoder(model):
     if tokenizer is None:
         if config["vocabulary_size"] != BYTE_TOKENS or joined:
             raise ValueError(
-                f"Texts need a `tokenizer`, or else a `vocabulary_size` of {BYTE_TOKENS}, which is "
-                "that of bytes, and pairs that are not joined: from Python this model takes arrays "
-                "of token ids. "
+                f"Texts need a `tokenizer`, or a `vocabulary_size` of {BYTE_TOKENS} (bytes) and "
+                "`use_segments=False`. From Python, this model takes arrays of token ids. "
                 f"Received: {model.name} with vocabulary_size={config['vocabulary_size']}, "
                 f"use_segments={joined}, tokenizer=None"
             )
@@ -186,7 +183,7 @@ def make_encoder(model):
     encoder = SubwordEncoder(tokenizer, config["max_sequence_length"], joined)
     if encoder.vocabulary_size > config["vocabulary_size"]:
         raise ValueError(
-            "The `vocabulary_size` must be that of the `tokenizer` or larger. "
+            "`vocabulary_size` must be at least that of the `tokenizer`. "
             f"Received: vocabulary_size={config['vocabulary_size']}, and a tokenizer of "
             f"{encoder.vocabulary_size}"
         )
@@ -205,17 +202,17 @@ def check_tokens(tokens, mask, config):
         )
     if not tokens.shape[-1]:
         raise ValueError(
-            f"`tokens` must hold one token or more per text. Received: tokens.shape={tokens.shape}"
+            f"`tokens` must hold at least one token per text. Received: tokens.shape={tokens.shape}"
         )
     if tokens.shape[-1] > config["max_sequence_length"]:
         raise ValueError(
-            "There must be no more `tokens` than the model's `max_sequence_length`. "
+            "The number of `tokens` must not exceed the model's `max_sequence_length`. "
             f"Received: tokens.shape={tokens.shape}, "
             f"max_sequence_length={config['max_sequence_length']}"
         )
     if tokens.size and not 0 <= tokens.min() <= tokens.max() < config["vocabulary_size"]:
         raise ValueError(
-            "`tokens` must be from 0 to below the model's `vocabulary_size`. "
+            "`tokens` must be at least 0 and below the model's `vocabulary_size`. "
             f"Received: {tokens.min()} to {tokens.max()}, "
             f"vocabulary_size={config['vocabulary_size']}"
         )
@@ -230,22 +227,22 @@ def _shape(array):
 
 
 def check_sequence_config(config):
-    """Check what sequence models have in common, and give it in plain values.
+    """Check the common arguments of sequence models, and return them in plain values.
 
     Args:
-        config: With "num_classes", "vocabulary_size", "max_sequence_length", "pairs", "image_size",
-            "steps_image_size" and "tokenizer", and "mean" and "std" of images, unless pixels are
-            token ids.
+        config: Dict with "num_classes", "vocabulary_size", "max_sequence_length", "pairs",
+            "image_size", "steps_image_size" and "tokenizer"; and "mean" and "std", unless pixels
+            are token ids.
 
     Returns:
-        The configuration, its "max_sequence_length" that of the pixels where there are images, its
-        "tokenizer" a text.
+        The configuration. "tokenizer" is a text; for images, "max_sequence_length" is the number
+        of pixels.
     """
     config = {**config, "tokenizer": tokenizer_text(config["tokenizer"])}
     if config["image_size"]:
         if config["pairs"] or config["tokenizer"]:
             raise ValueError(
-                "`pairs` and `tokenizer` are of texts, and `image_size` must be None for them. "
+                "`pairs` and `tokenizer` are for texts: `image_size` must be None. "
                 f"Received: pairs={config['pairs']}, image_size={config['image_size']}, "
                 f"tokenizer={str(config['tokenizer'])[:60]}"
             )
@@ -269,10 +266,10 @@ def sequence_inputs(config, dtype):
     """Make the inputs of a model of sequences.
 
     Returns:
-        `(inputs, tokens, mask)`: what the model takes, and one sequence per text:
-        `(batch, tokens)`, or `(2 * batch, tokens)` for pairs, whose two texts follow each other.
-        `tokens` are ids. Of images they are pixels, normalized where the configuration has a
-        "mean", else ids from 0 to 255; and there is no `mask`.
+        `(inputs, tokens, mask)`: the inputs of the model, and one sequence per text,
+        `(batch, tokens)`, or `(2 * batch, tokens)` for pairs. `tokens` are ids. For images they are
+        pixels, normalized if the configuration has a "mean", else ids from 0 to 255, and `mask` is
+        `None`.
     """
     if size := config["image_size"]:
         images = keras.Input((None, None, 1), name="images")

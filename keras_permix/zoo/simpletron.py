@@ -1,4 +1,4 @@
-"""SimpleTRON and BERT: one model with several kinds of attention."""
+"""Define SimpleTRON and BERT, one model with several kinds of attention."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +51,7 @@ class SimpleTRON(SequenceClassifier):
     Args:
         vocabulary_size: Number of token ids; 257 for bytes.
         max_sequence_length: Largest number of tokens of a sequence, without the class token.
-        num_classes: Number of outputs. `None`: that of `labels`, or 2.
+        num_classes: Number of outputs. `None`: the number of `labels`, or 2.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
         num_heads: Number of attention heads. It must divide `hidden_dim`.
@@ -75,8 +75,8 @@ class SimpleTRON(SequenceClassifier):
             Long Range Arena. `None`: no pooler.
         dropout: Rate of every dropout.
         layer_norm_epsilon: Epsilon of the layer normalizations.
-        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, which
-            needs a `vocabulary_size` of 257.
+        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, with a
+            `vocabulary_size` of 257.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
@@ -157,7 +157,7 @@ class SimpleTRON(SequenceClassifier):
             folder: Folder with `config.json`, `model.safetensors` (names as in PyTorch's BERT) and,
                 for texts, `tokenizer.json` or `vocab.txt`. The settings in `tokenizer_config.json`,
                 `special_tokens_map.json` and `added_tokens.json` are applied.
-            num_classes: Number of outputs. `None`: that of `labels`, or 2.
+            num_classes: Number of outputs. `None`: the number of `labels`, or 2.
             variant: See the class.
             num_layers: Number of layers to keep, from the first. `None`: all.
             max_sequence_length: Largest number of tokens. `None`: all positions.

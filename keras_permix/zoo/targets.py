@@ -1,4 +1,4 @@
-"""Check targets before Keras takes them: on JAX, classes out of range raise no error."""
+"""Check targets before Keras does: on JAX, classes out of range raise no error."""
 
 import numbers
 import warnings
@@ -33,7 +33,7 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
 
     Args:
         x: Converted inputs. A data set holds its own targets, which are not checked.
-        y: Targets; anything but an array or tensor is not checked.
+        y: Targets. Only arrays and tensors are checked.
         sample_weight: Sample weights, or `None`.
         model: A model of the zoo.
 
@@ -47,7 +47,7 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
     if y is None and needed and are_arrays(x):
         raise ValueError("`y` must hold the targets of `x`. Received: y=None")
     if isinstance(y, list | tuple) and y and _begins_with_number(y):
-        raise ValueError(f"`y` must have rows of one length. Received: y={str(y)[:200]}")
+        raise ValueError(f"`y` must have rows of the same length. Received: y={str(y)[:200]}")
     if not _holds_numbers(y):
         index = "; use the index of a class in `model.labels`" if hasattr(model, "classify") else ""
         raise ValueError(
@@ -140,14 +140,14 @@ def _check_classes(y, model, loss):
 
 
 def _loss_object(loss):
-    """Return the loss that a name, or a list or dict of one loss, stands for."""
+    """Return the loss of a name, or of a list or dict with one loss."""
     while isinstance(loss, list | tuple | dict) and len(loss) == 1:
         (loss,) = loss.values() if isinstance(loss, dict) else loss
     return keras.losses.get(loss) if isinstance(loss, str) else loss
 
 
 def _warn_of_probabilities(model, loss):
-    """Warn once if the loss takes the logits of a model for probabilities."""
+    """Warn once if the loss expects probabilities instead of logits."""
     takes_logits = getattr(_loss_object(model.loss), "from_logits", False)
     if takes_logits or model._warned_loss_id == id(model.loss):
         return

@@ -1,4 +1,4 @@
-"""Vision transformers of the CSP and Sliceformer papers, with any token mixer."""
+"""Define the vision transformers of the CSP and Sliceformer papers, with any token mixer."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -40,7 +40,7 @@ class ViT(ImageClassifier):
     Args:
         image_size: Side of the square images in pixels.
         patch_size: Side of a patch in pixels. It must divide `image_size`.
-        num_classes: Number of outputs. `None`: that of `labels`, or 10.
+        num_classes: Number of outputs. `None`: the number of `labels`, or 10.
         channels: Channels of an image.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
@@ -129,8 +129,8 @@ class ViT(ImageClassifier):
             path: `model.safetensors` with timm's names, or its folder. A `config.json` beside it
                 gives the mean and standard deviation of images (default 0.5), the number of heads
                 and the pooling. It must describe a network that this class can build.
-            num_heads: Number of heads. `None`: that of the configuration, or else of ViT-Ti, S, B
-                or L, by their widths 192, 384, 768 and 1024.
+            num_heads: Number of heads. `None`: that of the configuration, or of ViT-Ti, S, B or L
+                for the widths 192, 384, 768 and 1024.
             num_classes: Number of logits. `None`: as in the file. Another number gives a head of
                 zeros.
             **arguments: Other arguments of the class, except sizes, mixer and pooling.
@@ -162,7 +162,7 @@ class ViT(ImageClassifier):
         return {**super().keep_arguments(config, changes), **keep_steps(config, changes)}
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Resize the position table to another number of patches, as an image is."""
+        """Resize the position table like an image to another number of patches."""
         here, there = (model.get_layer("position_embedding") for model in (self, source))
         if weight is not here.table:
             return value

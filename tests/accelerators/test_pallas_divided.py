@@ -28,7 +28,7 @@ OBJECTIONS = {
     "channels divided by nobody": NOBODY,
     "channels divided": "it needs tokens and channels that are not divided between devices",
     "traced": None,
-    "traced, 12 samples": "it needs a batch that 8 parts divide, as `keras.distribution` asks for",
+    "traced, 12 samples": "it needs a batch that the 8 parts of `keras.distribution` divide",
     "on one device": None,
 }
 

@@ -69,7 +69,7 @@ def test_a_batch_that_devices_do_not_divide_is_served_by_xla(distribution):
         compiled = program(function, (6, *SHAPE[1:]), "float32", batch(distribution))
     assert not kernels_of(compiled.as_text())
     assert said[0].chosen == "tpu_xla"
-    assert "a batch that 4 parts divide" in said[0].objections["tpu_pallas"]
+    assert "a batch that the 4 parts of" in said[0].objections["tpu_pallas"]
 
 
 @pytest.mark.parametrize("case", GROUPS_BY_XLA)

@@ -185,7 +185,7 @@ def test_rollout_is_a_product_with_skips():
     one = np.array([[0.25, 0.75], [0.0, 1.0]]) / 2 + np.eye(2) / 2
     other = np.array([[0.0, 1.0], [0.0, 1.0]]) / 2 + np.eye(2) / 2  # an empty row keeps its token
     np.testing.assert_allclose(rollout([first, second]), other @ one)
-    with pytest.raises(ValueError, match="`maps` must hold one map or more"):
+    with pytest.raises(ValueError, match="`maps` must hold at least one map"):
         rollout([])
 
 
@@ -203,12 +203,12 @@ def test_spectra_and_residuals_are_of_the_features():
 def test_a_sample_of_padding_is_refused():
     model = tiny("LRATransformer", pooling="mean")
     mask = np.arange(12) < np.array([[5], [0], [7]])
-    with pytest.raises(ValueError, match="a real token or more per sample. .* in sample 1"):
+    with pytest.raises(ValueError, match="at least one real token per sample. .* in sample 1"):
         look_inside(model, {"tokens": np.ones((3, 12), "int32"), "mask": mask})
 
 
 def test_other_models_are_refused():
-    with pytest.raises(TypeError, match="`model` must be one of the zoo.*Received: Sequential"):
+    with pytest.raises(TypeError, match="`model` must be a model of the zoo.*Received: Sequential"):
         look_inside(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]))
 
 

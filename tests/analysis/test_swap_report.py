@@ -24,4 +24,4 @@ def test_own_model():
     text = str(report).splitlines()
     assert text[1].split() == ["parameters", "168", "84", "-50.0", "%"]
     assert text[2].split()[:3] == ["multiply-adds", "2,048", "576"]
-    assert text[3] == "multiply-adds are without those of ActivityRegularization"
+    assert text[3] == "multiply-adds exclude ActivityRegularization"

@@ -106,7 +106,7 @@ def test_the_papers_scale_runs(task, model, tmp_path, capsys):
             ["pathx", "--model", "csp"],
             "`pathx` requires `scale='paper'` and one",
         ),
-        (["listops", "--model", "csp", "--out", "/"], "`--out` must be a file that can be"),
+        (["listops", "--model", "csp", "--out", "/"], "`--out` must be a writable file"),
     ],
 )
 def test_errors(arguments, message, tmp_path, capsys):

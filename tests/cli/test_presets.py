@@ -148,7 +148,7 @@ def test_info_of_a_file(tmp_path, capsys):
     free = keras.Input((None, 128))
     keras.Model(free, CSP()(free)).save(tmp_path / "free.keras")
     assert main(["info", str(tmp_path / "free.keras")]) == 0
-    assert "  –, since an input may have any size" in capsys.readouterr().out
+    assert "  – (an input has no fixed size)" in capsys.readouterr().out
     tiny("SliceViT").save(tmp_path / "zoo.keras")
     assert main(["info", str(tmp_path / "zoo.keras")]) == 0
     assert re.search("^task +image_classification$", capsys.readouterr().out, re.M)
@@ -189,7 +189,7 @@ def test_info_names_what_it_does_not_count(capsys, monkeypatch):
 def test_unknown_preset(command, name, hint, capsys):
     assert main([command, name]) == 2
     output, error = capsys.readouterr()
-    rule = "`preset` must be a name (as `permix list` prints them), a folder that exists, or a"
+    rule = "`preset` must be a name (see `permix list`), a folder that exists, or a"
     assert output == "" and error.startswith(f"permix: error: {rule}")
     assert error.endswith(f"https://…. {hint}Received: {name!r}\n")
 

@@ -169,9 +169,12 @@ def test_any_sequence_of_images_will_do():
     ("changes", "rule"),
     [
         (dict(batch_size=0), "`batch_size` must be a positive integer. Received: batch_size=0"),
-        (dict(batch_size=64, drop_remainder=True), "whole batches. Received: .*=64, 50 samples"),
-        (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must hold one sample or more"),
-        (dict(labels=LABELS[1:]), "must be of one length.*50 inputs, 49 targets"),
+        (
+            dict(batch_size=64, drop_remainder=True),
+            "drops the last batch. Received: .*=64, 50 samples",
+        ),
+        (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must hold at least one sample"),
+        (dict(labels=LABELS[1:]), "must have the same length.*50 inputs, 49 targets"),
         (dict(num_classes=6), "`num_classes - 1`.*targets from 0 to 6, num_classes=6"),
         (dict(seed=-1), "`seed` and `epoch` must be 0 or more"),
         (dict(epoch=-1), "`seed` and `epoch` must be 0 or more"),

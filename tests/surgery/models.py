@@ -10,7 +10,7 @@ from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
 
 TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
-of_own_class = pytest.mark.filterwarnings("ignore:What makes its attention by itself")
+of_own_class = pytest.mark.filterwarnings("ignore:Classes that create attention")
 
 
 @keras.saving.register_keras_serializable("tests")

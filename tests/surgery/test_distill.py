@@ -188,7 +188,7 @@ def test_texts():
         (dict(temperature=0), "`temperature`.*temperature=0"),
         (dict(labels=1.0), "`labels`.*labels=1.0"),
         (dict(labels=0.5), "`labels` needs `y`.*labels=0.5"),
-        (dict(logits=0, features=0), "`logits` or `features`.*logits=0, features=0"),
+        (dict(logits=0, features=0), "`logits` must be above 0.*logits=0, features=0"),
         (dict(layers="hidden_9"), "`layers`.*student.*'hidden_9'"),
         (dict(layers={"first": "hidden_9"}), "`layers`.*teacher.*'hidden_9'"),
         (dict(layers=0), "`layers`.*student.*0"),
@@ -203,7 +203,7 @@ def test_wrong_arguments(arguments, error):
 
 def test_wrong_models():
     student, teacher = pair()
-    with pytest.raises(ValueError, match="share weights.*weights in both"):
+    with pytest.raises(ValueError, match="share weights.*shared weights"):
         distill(teacher, teacher, teacher.make_inputs(0, 2))
     with pytest.raises(ValueError, match="`layers`.*1 and 2 blocks"):
         distill(tiny("ViT", num_layers=1), teacher, teacher.make_inputs(0, 2))

@@ -192,10 +192,12 @@ def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
     def make():
         return keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)])
 
-    with pytest.warns(UserWarning, match=r"^What .* by itself \(Encoder\) would .*save_weights"):
+    with pytest.warns(
+        UserWarning, match=r"^Classes that create attention \(Encoder\) .*save_weights"
+    ):
         swapped = swap_mixer(randomize(make()), "csp")
     swapped.save_weights(tmp_path / "model.weights.h5")
-    with pytest.warns(UserWarning, match="swap again before `load_weights`"):
+    with pytest.warns(UserWarning, match="swap the same mixers before `load_weights`"):
         again = swap_mixer(make(), "csp")
     again.load_weights(tmp_path / "model.weights.h5")
     np.testing.assert_array_equal(to_numpy(again(TOKENS)), to_numpy(swapped(TOKENS)))
@@ -227,7 +229,7 @@ def test_attention_on_maps():
     model = keras.Model(maps, layers.MultiHeadAttention(2, 3)(maps, maps))
     assert swap_mixer(model, "damped_ema").output_shape == (None, 4, 4, 6)
     model = keras.Model(maps, layers.MultiHeadAttention(2, 3, attention_axes=1)(maps, maps))
-    with pytest.raises(ValueError, match="with `attention_axes` cannot be swapped"):
+    with pytest.raises(ValueError, match="with `attention_axes` cannot be replaced"):
         swap_mixer(model, "csp")
 
 

@@ -241,7 +241,7 @@ def test_what_a_recipe_may_not_ask(project, tmp_path, change, rule):
         ("text", [""], "`INPUT` must be a text, or `@FILE`.*Received: '', which is empty"),
         ("text", [f"@{EMPTY}"], f"Received: '@{EMPTY}', which is empty"),
         ("pairs", ["one", " "], "Received: ' ', which is empty"),
-        ("pairs", ["only one"], "`INPUT` must be given 2 times for each answer. Received: 1"),
+        ("pairs", ["only one"], "`INPUT` must be given 2 times per prediction. Received: 1"),
         ("graphs", ["nowhere.json"], "`INPUT` must be a JSON file of one graph.*nowhere.json"),
     ],
 )

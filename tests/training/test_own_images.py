@@ -230,11 +230,11 @@ def test_all_unreadable_images_are_named_at_once(tmp_path, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert "Received: 2 of 12 unreadable: photos/cats/1.png, photos/dogs/4.png (" in error
     assert error.count("\n") == 1 and not (tmp_path / "runs").exists()
-    with pytest.warns(UserWarning, match="left out: 2 of 12 unreadable: photos/cats/1.png"):
+    with pytest.warns(UserWarning, match="skipped: 2 of 12 unreadable: photos/cats/1.png"):
         assert main([*command, "--skip-unreadable", "--verbose", "0"]) == 0
     log = (tmp_path / "runs/cspvit/photos/run.json").read_text(encoding="utf-8")
     assert "--set data.skip_unreadable=true" in log
-    with pytest.warns(UserWarning, match="left out"):
+    with pytest.warns(UserWarning, match="skipped"):
         data = dict(name="photos", source="folder", path="photos", splits=[".", "."])
         read = task_of(CSPViT.from_preset("test")).load({**data, "skip_unreadable": True})
     assert len(read.train[0]) == 10 and len(read.train[0].read(range(10))[0]) == 10
@@ -349,7 +349,7 @@ def test_a_preset_that_takes_no_images(init, task, tmp_path, capsys):
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
     promised, said = capsys.readouterr()
     assert promised == ""
-    assert "require a model of images; a recipe names other data, as in" in said
+    assert "require a model of images. Name other data in a recipe, as in" in said
     assert re.search(rf"Received: data={{.*'source': 'folder'.*}} for {task}$", said)
 
 
@@ -365,15 +365,15 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
 @pytest.mark.parametrize(
     ("made", "init", "rule"),
     [
-        ((), "cspvit/test", "a folder per class.*without a folder, and with 0 images"),
+        ((), "cspvit/test", "a folder per class.*without folders, with 0 images"),
         (
             ("train/cats/a.png", "train/dogs/b.png"),
             "cspvit/test",
             "Pass the folder .*'train'. only",
         ),
         (("val/cats/a.png",), "cspvit/test", "or add the missing part.*photos with .'val'. only"),
-        (("a.png",), "cspvit/test", "a folder per class.*without a folder, and with 1 images"),
-        (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "two classes or more"),
+        (("a.png",), "cspvit/test", "a folder per class.*without folders, with 1 images"),
+        (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "at least two classes"),
         (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must hold images.*none in .*cats"),
         ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "Pillow can read.*a/"),
         (("cats/a.png", "dogs/b.png"), None, "`init` .* --init cspvit/cifar10_small"),
@@ -487,7 +487,7 @@ def test_a_smoke_run_looks_at_the_images(tmp_path):
     done = train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "run", verbose=0)
     assert done.model.labels == ("cats", "dogs") and set(done.scores) == {"pets/test/top1"}
     shutil.rmtree(tmp_path / "pets/dogs")
-    with pytest.raises(ValueError, match="two classes or more"):
+    with pytest.raises(ValueError, match="at least two classes"):
         train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "again", verbose=0)
 
 

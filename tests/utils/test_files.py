@@ -111,7 +111,7 @@ def test_modes_are_kept_and_new_ones_follow_the_umask(tmp_path):
 def test_a_file_that_cannot_be_written(tmp_path):
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "folder", tmp_path / "absent" / "file"):
-        with pytest.raises(OSError, match=f"`{path}` must be a file that can be written"):
+        with pytest.raises(OSError, match=f"`{path}` must be writable"):
             write_bytes(path, b"content")
     assert names(tmp_path) == ["folder"]
 

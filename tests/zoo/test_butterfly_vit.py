@@ -106,7 +106,7 @@ def test_another_size_of_image_keeps_the_moves_along_blocks(fixed, tmp_path):
         (dict(block_size=1), "`block_size` must be an integer of at least 2.*=1"),
         (dict(random_order=-1), "`seed` must be an integer of at least 0.*-1"),
         (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
-        (dict(std=(1, 1)), "`std` must hold one value per channel.*channels=3"),
+        (dict(std=(1, 1)), "`std` must hold one finite value per channel.*channels=3"),
     ],
 )
 def test_wrong_argument_is_named(arguments, message):

@@ -43,7 +43,7 @@ def test_classify_names_the_most_probable():
         ((np.zeros((1, 3)), 1.5), "`top` must be a positive integer. Received: top=1.5"),
         ((np.zeros((1, 3)), None), "`top` must be a positive integer. Received: top=None"),
         *(
-            (([[0, 0, 0], row],), "NaN or infinity in 1 of 2 samples, the first of .* number 1")
+            (([[0, 0, 0], row],), "NaN or infinity in 1 of 2 samples, first in sample 1")
             for row in ([0, np.nan, 0], [np.inf, 0, 1], [np.inf, np.nan, 0], [-np.inf] * 3)
         ),
     ],
@@ -70,7 +70,7 @@ def test_wrong_labels(labels):
 
 @pytest.mark.once
 def test_two_classes_of_one_name():
-    with pytest.raises(ValueError, match="`labels` must differ.*Received: .'a'. more than once"):
+    with pytest.raises(ValueError, match="`labels` must be unique.*Received: .'a'. more than once"):
         tiny(labels=["a", "b", "a"])
 
 
@@ -162,7 +162,7 @@ def test_one_logit_names_no_class():
     model = tiny(labels=NAMES).reset_classifier(1, labels=["cat"])
     assert model.predict(IMAGES, verbose=0).shape == (3, 1)
     for call in (lambda: model.classify(IMAGES), lambda: model.decode_predictions([[0.5]])):
-        with pytest.raises(ValueError, match="must be 2 or more for classes.*num_classes=1"):
+        with pytest.raises(ValueError, match="must be at least 2 to name classes.*num_classes=1"):
             call()
 
 
@@ -202,7 +202,7 @@ def test_labels_imply_the_number_of_outputs(name):
             dict(predicts="values", target_std=0.0),
             "`target_std` must be positive. .*target_std=0.0",
         ),
-        (dict(predicts="values", target_mean=[1.0, 2.0]), "one value per target, .*targets=3"),
+        (dict(predicts="values", target_mean=[1.0, 2.0]), "one finite value per target.*targets=3"),
     ],
 )
 def test_wrong_outputs(arguments, rule):

@@ -118,12 +118,12 @@ def test_onnx_of_another_size(tmp_path, capsys):
     (logits,) = session.run(None, asked)
     np.testing.assert_allclose(logits, model.predict(texts, verbose=0), atol=1e-4)
     specs["mask"] = keras.InputSpec("bool", (None, None))
-    with pytest.raises(ValueError, match=r"all sizes but that of the batch.*\(None, None\)"):
+    with pytest.raises(ValueError, match=r"all sizes except the batch.*\(None, None\)"):
         model.export(tmp_path / "other.onnx", format="onnx", input_signature=[specs])
 
 
 @pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(OURS, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"keras_permix\[export\].*no onnx, no onnxscript"):
+    with pytest.raises(ImportError, match=r"keras_permix\[export\].*without onnx, onnxscript"):
         tiny().export("model.onnx", format="onnx")

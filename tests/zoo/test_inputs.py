@@ -50,12 +50,12 @@ def compiled():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_images_that_cannot_be_of_the_range(way, compiled):
-    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*by 257 first.*0 to 65535"):
+    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*by 257.*0 to 65535"):
         WAYS[way](compiled, np.where(IMAGES == IMAGES.max(), 65535, WIDE).astype("uint16"))
 
 
 def test_centered_images_are_not_called_those_of_16_bits(compiled):
-    with pytest.raises(ValueError, match=r"itself scales\. Received: x from -128"):
+    with pytest.raises(ValueError, match=r"the model scales them\. Received: x from -128"):
         compiled.predict(np.where(IMAGES == IMAGES.min(), 0, IMAGES).astype("float32") - 128)
 
 
@@ -63,7 +63,7 @@ def test_centered_images_are_not_called_those_of_16_bits(compiled):
 @pytest.mark.parametrize("kind", SCALED)
 def test_scaled_images_warn_once(way, kind, compiled, monkeypatch):
     monkeypatch.setattr(compiled, "_warned_of_range", False)
-    with pytest.warns(UserWarning, match="0–255, and seems to be scaled already") as caught:
+    with pytest.warns(UserWarning, match="0–255, but seems to be scaled already") as caught:
         WAYS[way](compiled, SCALED[kind])
     ours = [warning.filename for warning in caught if "0–255" in str(warning.message)]
     assert ours == [__file__]
@@ -101,20 +101,20 @@ def test_a_dataset_of_inputs_by_name():
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (IMAGES[0], r"`images\[None\]` makes a batch of one, .*Received: .*=\(8, 8, 3\)"),
-        (IMAGES[..., 0], r"Gray ones are `numpy.repeat\(images\[..., None\], 3, -1\)`. Rec"),
-        (IMAGES[..., :1], r"`numpy.repeat\(images, 3, -1\)` gives gray ones three channels. Rec"),
-        (IMAGES[..., [0, 1, 2, 2]], "`keras_permix.data.read_image` reads files so.*. Rec"),
+        (IMAGES[0], r"For one image, pass `images\[None\]`; .*Received: .*=\(8, 8, 3\)"),
+        (IMAGES[..., 0], r"gray images, pass `numpy.repeat\(images\[..., None\], 3, -1\)`. Rec"),
+        (IMAGES[..., :1], r"`numpy.repeat\(images, 3, -1\)` converts gray images.* Rec"),
+        (IMAGES[..., [0, 1, 2, 2]], "`keras_permix.data.read_image` removes the alpha.* Rec"),
         (np.moveaxis(IMAGES, -1, 1), r"`numpy.moveaxis\(images, 1, -1\)` puts channels last. "),
         (IMAGES[..., :2], r"channels last. Received: images.shape=\(., 8, 8, 2\)"),
-        (Image.fromarray(IMAGES[0]), r"`images\[None\]` makes a batch of one, .*=\(8, 8, 3\)"),
+        (Image.fromarray(IMAGES[0]), r"pass `images\[None\]`; .*=\(8, 8, 3\)"),
         ([Path("cat.png")], "`x` must .*`keras_permix.data.read_image`.* x of pathlib.*PosixPath"),
         (IMAGES.tobytes(), "`x` must .*`keras_permix.data.read_image`.* x of builtins.bytes"),
         ("cat.png", "`keras_permix.data.read_image`. Received: 'cat.png'"),
-        (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, of finite numbers. .* nan to nan"),
+        (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, without NaN .* nan to nan"),
         (None, "`x` must hold .* Received: x=None"),
         ({}, "`x` must hold .* Received: x={}"),
-        (IMAGES[:0], r"`x` must hold one sample or more. Received: x of shape \(0, 8, 8, 3\)"),
+        (IMAGES[:0], r"`x` must not be empty. Received: x of shape \(0, 8, 8, 3\)"),
     ],
 )
 def test_what_is_no_batch_of_images(x, message, compiled):
@@ -138,7 +138,7 @@ def test_a_list_of_images_is_classified(compiled):
     tensor = keras.ops.convert_to_tensor(IMAGES[0])
     mixed = [*IMAGES[:2], np.repeat(IMAGES[2], 2, 0), IMAGES[3][:5], tensor]
     assert_classified(compiled, mixed)
-    with pytest.raises(ValueError, match=r"gives gray ones three .*images.shape=\(1, 8, 8, 1\)"):
+    with pytest.raises(ValueError, match=r"converts gray images .*images.shape=\(1, 8, 8, 1\)"):
         compiled.classify([*IMAGES[:2, ..., :1], IMAGES[2]])
 
 
@@ -184,7 +184,7 @@ def test_the_ways_to_images_give_images(compiled):
     for images in ways:
         assert compiled.predict(images, verbose=0).shape == (len(images), 3)
     model = tiny(channels=1, mean=(0.5,), std=(0.5,))
-    with pytest.raises(ValueError, match=r"`images.mean\(-1, keepdims=True\)` makes gray ones"):
+    with pytest.raises(ValueError, match=r"`images.mean\(-1, keepdims=True\)` converts"):
         model.predict(IMAGES, verbose=0)
     assert len(model.predict(IMAGES.mean(-1, keepdims=True), verbose=0)) == len(IMAGES)
 
@@ -205,7 +205,7 @@ def test_the_first_tensor_is_looked_at(called):
         keras.ops.convert_to_tensor(x, "float32") for x in (SCALED["0–1"], 257.0 * IMAGES)
     )
     outer = called(tiny())
-    with pytest.warns(UserWarning, match="0–255, and seems to be scaled already"):
+    with pytest.warns(UserWarning, match="0–255, but seems to be scaled already"):
         outer(scaled)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "`x` must hold images")
@@ -256,7 +256,7 @@ def test_one_channel_needs_no_axis():
         assert_close(model.predict(images, verbose=0), answers)
         assert_close(to_numpy(model(images)), answers)
     for way in (model, model.predict, model.classify, model.features):
-        with pytest.raises(ValueError, match=r"`images\[None\]` makes a batch .*=\(8, 8, 1\)"):
+        with pytest.raises(ValueError, match=r"pass `images\[None\]`; .*=\(8, 8, 1\)"):
             way(gray[0][..., None])
 
 

@@ -113,7 +113,7 @@ def test_padding_changes_nothing(mixer):
 @pytest.mark.parametrize("mixer", ["causal_csp", {"name": "simple_attention", "causal": True}])
 @pytest.mark.parametrize("class_name", ["LRATransformer", "ViT"])
 def test_a_class_token_that_hears_nothing_is_refused(class_name, mixer):
-    with pytest.raises(ValueError, match="does not depend on later tokens.*mixer="):
+    with pytest.raises(ValueError, match="the class token comes first.*mixer="):
         tiny(class_name, mixer=mixer, pooling="cls")
     tiny(class_name, mixer=[mixer, "csp"], pooling="mean")
 
@@ -231,7 +231,7 @@ def test_pixels_are_tokens():
         (dict(num_layers=0), "`num_layers` must be.*0"),
         (dict(dropout=1.0), "`dropout` must be in.*1.0"),
         (dict(image_size=4, vocabulary_size=255), "`vocabulary_size` must be at least 256.*255"),
-        (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are of texts.*image_size=4"),
+        (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are for texts.*image_size=4"),
         (dict(mixer="csp", image_size=4, vocabulary_size=256), "`group_size` must divide"),
         (dict(steps_image_size=4), "`steps_image_size` must be None for texts.*=4"),
         (dict(head_dims=8), "`head_dims` must be a tuple of integers.*=8"),
@@ -245,7 +245,7 @@ def test_wrong_argument_is_named(arguments, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(tokens=np.full((2, 12), 99, "int32")), "must be from 0 to below.*99.*size=20"),
+        (dict(tokens=np.full((2, 12), 99, "int32")), "must be at least 0 and below.*99.*size=20"),
         (
             dict(tokens=np.ones((2, 13), "int32"), mask=np.ones((2, 13), bool)),
             r"max_sequence_length=12",

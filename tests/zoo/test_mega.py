@@ -283,7 +283,7 @@ def test_what_cannot_stream_says_why(arguments, message):
         (dict(attention_dropout=-1), r"`attention_dropout` must be in \[0, 1\).*dropout=-1"),
         (dict(image_size=6, chunk_size=8), "`chunk_size` must divide.*=8, image_size=6"),
         (dict(image_size=3, mixer="csp"), "`group_size` must divide.*group_size=2"),
-        (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are of texts.*image_size=4"),
+        (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are for texts.*image_size=4"),
         (dict(image_size=4, std=(0,)), "`std` must hold positive numbers"),
     ],
 )

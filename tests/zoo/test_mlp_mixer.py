@@ -182,7 +182,11 @@ def test_patches_of_another_size_of_image_with_a_new_head():
         ("MLPMixer", dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
         ("MLPMixer", dict(patch_size=0), "`patch_size` must be a positive integer.*patch_size=0"),
         ("MLPMixer", dict(image_size=(8, 8)), r"`image_size` must be a pos.*image_size=\(8, 8\)"),
-        ("MLPMixer", dict(mean=(0.5,)), "`mean` must hold one value per channel.*channels=3"),
+        (
+            "MLPMixer",
+            dict(mean=(0.5,)),
+            "`mean` must hold one finite value per channel.*channels=3",
+        ),
         (
             "MLPMixer",
             dict(layer_norm_epsilon="x"),

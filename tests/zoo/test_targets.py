@@ -211,7 +211,7 @@ def test_a_loss_of_ones_own_needs_no_targets():
     ("y", "message"),
     [
         (np.array(["cat", "dog", "cat", "cat"], object), "`y` must hold numbers"),
-        ([[0], [1, 2], [0], [1]], "`y` must have rows of one length"),
+        ([[0], [1, 2], [0], [1]], "`y` must have rows of the same length"),
         ([0, 0.5, 2, 1], "`y` must hold class indices.*Received: y with 0.5"),
     ],
 )

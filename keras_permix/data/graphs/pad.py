@@ -126,8 +126,8 @@ def _check_graph(graph, index, first):
     )
     if not is_whole:
         raise ValueError(
-            f"Every graph of `graphs` must have the arrays {list(AXES)}, with as many axes as "
-            "documented, one size of all axes of nodes, and the features of the first graph. "
+            f"Every graph of `graphs` must have the arrays {list(AXES)} in the documented shapes, "
+            "with one number of nodes and the features of the first graph. "
             f"Received: graph {index} with the shapes {shapes}"
         )
     distance = np.asarray(graph["spatial_pos"])

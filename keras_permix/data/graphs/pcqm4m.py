@@ -56,7 +56,7 @@ def _split(path: Path, count: int) -> list[list[int]]:
             if not is_integer or not 0 <= part.min() <= part.max() < count:
                 raise ValueError(f"indices other than those of {count} molecules")
         return [part.tolist() for part in parts]
-    except Exception as error:  # PyTorch raises all kinds of exceptions for a damaged file.
+    except Exception as error:  # PyTorch raises many kinds of errors for damaged files.
         raise ValueError(
             f"{SPLIT} must hold arrays `train` and `valid` of indices in {TABLE}. "
             f"Received: {path} ({type(error).__name__}: {str(error)[:200]})"

@@ -136,7 +136,7 @@ def _ids(values):
 
 
 def shortest_paths(joined: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the distances in edges, and a node on the path between each two nodes, or -1.
+    """Compute the distances in edges between all nodes, and a node on each path, or -1.
 
     Floyd's algorithm keeps the first node that shortens a path.
 
@@ -158,7 +158,7 @@ def shortest_paths(joined: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def edges_on_paths(distance: Any, between: Any, hops: int) -> np.ndarray:
-    """Find the first edges on the path between each two nodes.
+    """Find the first edges on the path between each pair of nodes.
 
     Args:
         distance, between: Int arrays `(batch, nodes, nodes)` of `shortest_paths`.

@@ -16,7 +16,7 @@ SHAPE = (3, 32, 32)  # of a stored image
 
 
 class _Form(NamedTuple):
-    """List the files of both parts, and the key of labels in a pickle or their column of bytes."""
+    """List the files of both parts, and the key of labels in a pickle or their byte column."""
 
     train: tuple
     test: tuple
@@ -88,9 +88,9 @@ def _decode(blob, label, path):
         if not len(labels):
             raise ValueError("no images")
         return pixels.reshape(len(labels), *SHAPE).transpose(0, 2, 3, 1), labels
-    except Exception as error:  # Damaged pickles raise all kinds of exceptions.
+    except Exception as error:  # Damaged pickles raise many kinds of errors.
         raise ValueError(
-            f"A file of CIFAR must be whole. Unpack or fetch it again. Received: {path} ({error})"
+            f"{path} is damaged. Unpack or download CIFAR again. Received: {error}"
         ) from error
 
 
@@ -99,7 +99,7 @@ class ArrayUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if f"{module}.{name}" == "numpy.core.multiarray._reconstruct":
-            return np.zeros(0).__reduce__()[0]  # which NumPy 2 has moved
+            return np.zeros(0).__reduce__()[0]  # NumPy 2 has moved it
         if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
             return getattr(np, name)
         raise pickle.UnpicklingError(f"the pickle asks for {module}.{name}")

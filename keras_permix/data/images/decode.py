@@ -46,24 +46,22 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
         )
     if not Path(path).is_file():
         found = f"the folder {path}" if str(path) and Path(path).is_dir() else f"{path}" or "''"
-        raise FileNotFoundError(
-            f"An image must be a file that exists, one at a time. Received: {found}"
-        )
+        raise FileNotFoundError(f"`path` must be an existing image file. Received: {found}")
     try:
         # Pillow would map an uncompressed TIFF at a path into memory and lose its orientation.
         with open(path, "rb") as file, Image.open(file) as image:
             pixels = image_pixels(image, channels)
             is_wide = image.mode in SIXTEEN_BITS
             dark = is_wide and pixels.max() <= 1 and np.asarray(image).any()
-    except Exception as error:  # Each decoder has custom exceptions.
+    except Exception as error:  # Decoders raise different errors.
         raise ValueError(
-            f"An image file must be whole, and readable by Pillow. Received: {path} ({error})"
+            f"An image file must be undamaged, and readable by Pillow. Received: {path} ({error})"
         ) from error
     if dark:
         # Python shows it once per folder.
         warnings.warn(
-            "16-bit images have levels of 0–65535, of which 0–255 become black. Save such images "
-            f"with 8 bits. Received: one in {Path(path).parent}",
+            "A 16-bit image has only levels near 0 of 65535, and becomes black. Save it with 8 "
+            f"bits. Received: an image in {Path(path).parent}",
             stacklevel=2,
         )
     return pixels

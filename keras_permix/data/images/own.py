@@ -222,11 +222,11 @@ def _readable(parts, channels, skip):
     found = f"{len(wrong):,} of {len(paths):,} unreadable: {', '.join(map(str, wrong))}"
     if not skip or len(wrong) == len(paths):
         raise ValueError(
-            "Images must be whole files that Pillow can read. Remove these files; to train, "
-            "`permix train --skip-unreadable` leaves them out. "
+            "Images must be files that Pillow can read. Remove these files, or skip them with "
+            "`permix train --skip-unreadable`. "
             f"Received: {found} (the first: {problems[wrong[0]]})"
         )
-    warnings.warn(f"Unreadable images are left out: {found}", stacklevel=4)
+    warnings.warn(f"Unreadable images are skipped: {found}", stacklevel=4)
     kept = (
         {label: [path for path in files if not problems[path]] for label, files in part.items()}
         for part in parts
@@ -243,15 +243,15 @@ def _targeted(files_by_class, labels, targets):
 def _files_by_class(folder):
     if not folder.is_dir():
         raise FileNotFoundError(
-            "Images lie in a folder per class, all in `train/` and `test/`, or with a "
-            "`test_fraction` in one folder, which is below `data_dir` (`--data-dir`), or here. "
-            f"Received: no folder {folder}"
+            "Images must be in a folder per class, inside `train/` and `test/`, or inside one "
+            "folder with `test_fraction`. The path is relative to `data_dir` (`--data-dir`) or the "
+            f"current folder. Received: no folder {folder}"
         )
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not _hidden(p, folder))
     if not classes:
         raise ValueError(
-            "Images lie in a folder per class, and its name is that of the class. "
-            f"Received: {folder} without a folder, and with {len(images_in(folder))} images"
+            "Images must be in a folder per class, with the name of the class. "
+            f"Received: {folder} without folders, with {len(images_in(folder))} images"
         )
     found = {path.name: images_in(path) for path in classes}
     if empty := [str(folder / name) for name, files in found.items() if not files]:
@@ -277,7 +277,7 @@ def _check_undivided(test_fraction, splits, usual, validation):
     """Check that `splits` and `validation` are not combined with `test_fraction`."""
     if tuple(splits) != usual or validation is not None:
         raise ValueError(
-            "`test_fraction` must be None where `splits` or `validation` say what the parts are. "
+            "`test_fraction` must be None if `splits` or `validation` name the parts. "
             f"Received: test_fraction={test_fraction}, splits={tuple(splits)}, "
             f"validation={validation!r}"
         )
@@ -360,7 +360,7 @@ def _divided(files_by_class, folder, test_fraction, seed):
         )
     if all(map(part_called, files_by_class)):
         raise ValueError(
-            "`test_fraction` must be None where folders or labels are called after parts. "
+            "`test_fraction` must be None if folders or labels are named like parts. "
             f"Received: test_fraction={test_fraction}, {sorted(files_by_class)}"
         )
     train, test = {}, {}
@@ -369,7 +369,7 @@ def _divided(files_by_class, folder, test_fraction, seed):
         count = round(test_fraction * len(different))
         if not 0 < count < len(different):
             raise ValueError(
-                "`test_fraction` must leave each class an image for training and one for testing. "
+                "`test_fraction` must leave at least one image per class for training and testing. "
                 f"Received: test_fraction={test_fraction}, {len(different)} images of {label!r}"
             )
         chosen = set(different[:count])

@@ -37,7 +37,7 @@ class RandAugment:
         is_share = isinstance(factor, Real) and 0 <= factor <= 1
         if not (isinstance(num_ops, int) and num_ops >= 1 and is_share):
             raise ValueError(
-                "`num_ops` must be an int of 1 or more, and `factor` a number from 0 to 1. "
+                "`num_ops` must be a positive integer, and `factor` a number from 0 to 1. "
                 f"Received: num_ops={num_ops!r}, factor={factor!r}"
             )
         self.num_ops, self.factor = num_ops, factor

@@ -128,11 +128,11 @@ def _read_idx(path):
         return np.frombuffer(blob, "uint8", offset=4 + 4 * blob[3]).reshape(shape)
     except (ValueError, IndexError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
-            f"A file of MNIST must be whole. Unpack or fetch it again. Received: {path} ({error})"
+            f"{path} is damaged. Unpack or download MNIST again. Received: {error}"
         ) from error
 
 
-UINT8 = bytes((0, 0, 8))  # the begin of an idx file of unsigned bytes
+UINT8 = bytes((0, 0, 8))  # the start of an idx file of unsigned bytes
 PIECES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 MNIST_FORMS = tuple(
     tuple(pattern.format(piece) for piece in PIECES)

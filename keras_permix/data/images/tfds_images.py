@@ -51,7 +51,7 @@ def tfds_source(
         builder = tfds.builder(name, data_dir=folder, file_format="array_record")
     except tfds.core.DatasetNotFoundError as error:
         raise ValueError(
-            "`name` must be a set that TFDS knows, or one prepared in `data_dir`. "
+            "`name` must be a data set of TFDS, or a set prepared in `data_dir`. "
             f"Received: name={name!r}, data_dir={folder}"
         ) from error
     try:

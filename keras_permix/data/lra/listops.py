@@ -209,7 +209,7 @@ def load_listops(
 def _read(path):
     rows = read_rows(path)
     if not rows:
-        raise ValueError(f"A file of ListOps must hold a row. Received: {path} without rows")
+        raise ValueError(f"A file of ListOps must not be empty. Received: {path} without rows")
     found = []
     for number, row in enumerate(rows, start=2):  # below the header
         try:

@@ -55,7 +55,7 @@ def draw_listops(
 
 
 def _grow(rng, trees, max_tokens, max_depth, max_arguments, nesting):
-    """Return the depths of all trees and their numbers of tokens; too long trees stop to grow."""
+    """Return the depths of all trees and their numbers of tokens; long trees stop growing."""
     tokens = np.ones(trees, "int64")
     roots, depths = np.arange(trees), []
     for depth in range(1, max_depth):

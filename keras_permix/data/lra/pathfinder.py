@@ -1,4 +1,4 @@
-"""Generate or read Pathfinder and Path-X: are two dots the ends of one dashed path?"""
+"""Generate or read Pathfinder and Path-X: decide if two dots are the ends of one dashed path."""
 
 import itertools
 import json
@@ -59,7 +59,7 @@ def generated_pathfinder(
     """Generate pictures for Pathfinder (32 or 64 pixels) and Path-X (128 or 256).
 
     A picture shows two long paths of dashes, some short ones, and two dots. In class 1, the dots
-    are the two ends of one long path. In class 0, they are the begin of one path and the end of the
+    are the two ends of one long path. In class 0, they are the start of one path and the end of the
     other. Both classes are equally likely. The distance between paths exceeds the gaps.
 
     The rules are those of the Long Range Arena, except the bends of paths. Accuracies are therefore
@@ -72,15 +72,14 @@ def generated_pathfinder(
             32, 64, 128 and 256 use the defaults of the next smaller one, 16 to 31 those of 32.
         train, validation, test: Int, number of pictures. Default: 160,000, 20,000, 20,000.
         contour_length: Int, dashes of a long path, in the Long Range Arena 9 or 14. Default: 14.
-        distractors: Int, most short paths, fewer if there is no room. Default for the four sizes:
-            5, 4, 7, 6.
+        distractors: Int, largest number of short paths. Default for the four sizes: 5, 4, 7, 6.
         distractor_length: Int, dashes of a short path. Default: a third of `contour_length`.
         dash_length: Float, in pixels. Default: 2, 5, 5, 5.
         dash_thickness: Float, in pixels. Default: 0.5, 1, 1.5, 2.
         gap: Float, pixels between two dashes of a path, or a list from which each picture draws
             one. Default: 1, 1, (2, 3), 3.
         dot_radius: Float, in pixels. Default: 1.5, 2.5, 3, 5.
-        seed_distance: Float, pixels between the begins of the long paths. Default: 7, 12, 20, 27.
+        seed_distance: Float, pixels between the starts of the long paths. Default: 7, 12, 20, 27.
         contrast: Float, brightness of dashes relative to dots. Default: 0.75, 0.8, 0.9, 1.
         bend: Float, standard deviation of the angle between successive dashes, in radians.
             Default: 0.4.
@@ -183,8 +182,8 @@ def load_pathfinder(
     files = [(image, label) for image, label in files if image.stat().st_size]
     if len(files) < 3:
         raise ValueError(
-            "There must be three images or more, for three parts. "
-            f"Received: {len(files)} in {folder} that are not empty"
+            "The folder must hold at least three images, for three parts. "
+            f"Received: {len(files)} images in {folder} that are not empty"
         )
     order = np.random.default_rng(split_seed).permutation(len(files))
     tenth = max(1, len(files) // 10)
@@ -226,7 +225,8 @@ def _pictures(seed: int, rules: Rules) -> Iterator[tuple[np.ndarray, int]]:
     for drawn in draw_rounds(lambda rng: _draw(rng, at_once, rules), seed):
         if not any(len(images) for images, _ in drawn):
             raise ValueError(
-                "There must be room for two long paths. Make them shorter, or the picture larger. "
+                "Pictures must have room for two long paths. Reduce `contour_length`, or increase "
+                "`image_size`. "
                 f"Received: {rules}, without a picture in {len(drawn) * at_once} attempts"
             )
         for images, labels in drawn:

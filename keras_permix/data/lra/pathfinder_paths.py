@@ -26,13 +26,13 @@ class Rules(NamedTuple):
     dash_thickness: float
     gaps: tuple[float, ...]  # between the dashes of a path; a picture has one of them
     dot_radius: float
-    seed_distance: float  # between the begins of the two long paths
+    seed_distance: float  # between the starts of the two long paths
     contrast: float  # brightness of dashes; dots have 1
     bend: float  # standard deviation of the angle between successive dashes, in radians
 
     @property
     def clearance(self) -> float:
-        """Return the least distance between two paths, more than the gap in a path."""
+        """Return the smallest distance between two paths, more than the gap in a path."""
         return max(3.0, max(self.gaps) + self.dash_thickness + 1)
 
     @property
@@ -123,8 +123,8 @@ def _distractors(rng, gaps, taken, rules):
 class _Path:
     """Hold one path per picture: its dashes, and a zone that other paths must avoid.
 
-    A pixel of `zone` holds the number of the dash that added it, counted from 1. Pixels of the last
-    dashes are no obstacle to the path itself.
+    A pixel of `zone` holds the number of the dash that added it, counted from 1. The path itself
+    may enter the zone of its last dashes.
     """
 
     def __init__(self, rng, count, gaps, rules):

@@ -16,7 +16,7 @@ def gray(images: np.ndarray) -> np.ndarray:
         images: Array of uint8 `(…, 3)`, 0–255.
 
     Returns:
-        uint8 `(…, 1)`, 0–255, as TensorFlow's `rgb_to_grayscale` rounds it.
+        uint8 `(…, 1)`, 0–255, rounded as in TensorFlow's `rgb_to_grayscale`.
     """
     scaled = (images.astype("float32") / 255) @ LUMINANCE
     return (scaled * 255.5).astype("uint8")[..., None]
@@ -33,8 +33,8 @@ def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> 
         validation: Int, number of the last training images used for validation. Default: 5,000.
 
     Returns:
-        A `Dataset` whose parts are `(images, labels)`, as `load_images` gives them, but of one
-        channel: 45,000 images for training, 5,000 for validation and 10,000 for testing.
+        A `Dataset` of parts `(images, labels)`, as from `load_images` but with one channel: 45,000
+        images for training, 5,000 for validation and 10,000 for testing.
 
     Raises:
         ValueError: If `validation` leaves no training images, or as in `load_images`.

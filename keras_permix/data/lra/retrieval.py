@@ -80,5 +80,5 @@ def _read(path):
         pairs.append((values[3], values[4]))
         classes.append(CLASSES[values[0]])
     if not pairs:
-        raise ValueError(f"A file of pairs must hold a line. Received: {path} without lines")
+        raise ValueError(f"A file of pairs must not be empty. Received: {path} without lines")
     return pairs, classes

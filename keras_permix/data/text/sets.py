@@ -13,7 +13,7 @@ from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts, is_whole
 from keras_permix.utils.tables import shown
 
-MANY = 1000  # classes, of which a set may have fewer samples
+MANY = 1000  # classes; larger numbers must not exceed the number of samples
 SENTIMENT = ("negative", "positive")
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
 LABELS = {"ag_news": TOPICS, "imdb": SENTIMENT, "sst2": SENTIMENT}
@@ -191,7 +191,7 @@ def _read_reviews(folder):
                 rows.append({"text": file.read_text(encoding="utf-8"), "label": label})
             except UnicodeDecodeError as error:
                 raise ValueError(
-                    f"A review must be a text in UTF-8. Received: {file} ({error})"
+                    f"A review must be UTF-8 text. Received: {file} ({error})"
                 ) from error
     return rows
 
@@ -216,8 +216,8 @@ def _check_row(row, fields, is_class):
     label = row.get("label")
     if not told or is_class and (label is None or not str(label).strip()):
         raise ValueError(
-            f"Every row must have a text under each of {list(fields)}, and a `label`, none of them "
-            f"blank, and of whole characters. Received: {shown(row)}"
+            f"Every row must have a text under each of {list(fields)}, and a `label`, not blank "
+            f"and without lone surrogates. Received: {shown(row)}"
         )
 
 

@@ -13,7 +13,7 @@ GROUPS = 16  # of texts of similar length
 
 
 class SequenceSource(Source):
-    """Pad labeled sequences to the shortest of several lengths; the base of two sources.
+    """Pad labeled sequences to the shortest of several lengths; base class of two sources.
 
     Args:
         labels: Int array `(sequences,)`, or float array `(sequences, targets)`.
@@ -46,7 +46,7 @@ class SequenceSource(Source):
         ranks = np.argsort(np.argsort(self._sizes(), kind="stable"))
         order = rng.permutation(len(ranks))
         order = order[np.argsort(ranks[order] * GROUPS // len(ranks), kind="stable")]
-        order = np.roll(order, rng.integers(len(order)))  # so that no length is always left over
+        order = np.roll(order, rng.integers(len(order)))  # vary the lengths in the last batch
         full = len(order) - len(order) % batch_size
         batches = rng.permutation(order[:full].reshape(-1, batch_size))
         return np.concatenate([batches.reshape(-1), order[full:]])

@@ -220,7 +220,7 @@ def _library() -> Any:
 
 
 def _check_is_panic(error):
-    """Raise an error, such as an interrupt, that is no `Exception` and no panic of the library."""
+    """Raise `error` unless it is an `Exception` or a panic of the library."""
     if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
         raise error
 

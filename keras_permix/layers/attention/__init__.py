@@ -1,1 +1,1 @@
-"""Attention, with a softmax and without."""
+"""Define attention layers, with and without a softmax."""

@@ -1,4 +1,4 @@
-"""Attention through positive features, linear in the tokens."""
+"""Attend through positive features, in time linear in the number of tokens."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import simple_attention_stream
 from keras_permix.utils.checks import check_integer
 
-LOWEST = -1e9  # the scale of no keys
-LEAST = 1e-20  # a norm where no feature of a query is one of any key
+LOWEST = -1e9  # the log scale before the first key
+LEAST = 1e-20  # the norm of a query whose features share none with any key
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -24,22 +24,21 @@ class LinearAttention(Streaming, SelfAttention):
     """Attend through the feature map `elu(x) + 1`, in time and memory linear in the tokens.
 
     For every head `attended = f(query) @ (f(key)^T @ value)`, with each row divided by
-    `f(query) @ sum(f(key))`, where `f(x) = elu(x) + 1`. The weights are those of
-    `SoftmaxAttention`. With `causal=True` a query attends to the keys up to its position, and the
-    layer streams (`initial_state`, `step`, `chunk`) with a state of `head_dim` x (`head_dim` + 1)
-    numbers per head.
+    `f(query) @ sum(f(key))`, where `f(x) = elu(x) + 1`. The weights match those of
+    `SoftmaxAttention`. With `causal=True` the layer supports streaming (`initial_state`, `step`,
+    `chunk`) with a state of `head_dim` x (`head_dim` + 1) numbers per head.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding is never attended to. A sample without real tokens is processed as if nothing were
-    masked; in the causal form, a query without real keys attends to nothing and gets zeros.
+    masked. With `causal=True`, a query without real keys returns zeros.
 
     Args:
-        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
-            there is no map for dropout to act on.
-        causal: Whether a token attends only to itself and those before it.
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`.
+            Dropout acts only after the output projection.
+        causal: Whether a token attends only to itself and earlier tokens.
 
     Raises:
-        ValueError: for an argument out of range, or a width that the heads do not fit.
+        ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
 
@@ -62,7 +61,7 @@ class LinearAttention(Streaming, SelfAttention):
         self.causal = causal
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        if is_empty(inputs):  # which has no largest feature
+        if is_empty(inputs):  # no maximum over features
             return ops.zeros_like(inputs)
         tokens, mask = flatten_map(inputs, mask)
         if self.causal:
@@ -88,7 +87,7 @@ class LinearAttention(Streaming, SelfAttention):
 
 
 def linear_attention(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-    """Attention of `LinearAttention`, from and to `(batch, tokens, heads, head_dim)`."""
+    """Attend as `LinearAttention` does, from and to `(batch, tokens, heads, head_dim)`."""
     real = None if mask is None else visible_keys(ops.cast(mask, "bool"))
     precise = full_precision(value.dtype)
     query, key = ops.cast(query, precise), hide_padding(ops.cast(key, precise), real)
@@ -98,10 +97,10 @@ def linear_attention(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
 def linear_attention_stream(
     query: Any, key: Any, value: Any, state: dict[str, Any], mask: Any = None
 ) -> tuple[Any, dict[str, Any]]:
-    """Continue a causal `linear_attention`: the outputs of some more tokens, and the state.
+    """Continue a causal `linear_attention`, and return the outputs and the next state.
 
-    The state is "memory", the sum of `f(key)^T @ [value, 1]`, and "scale", the logarithm of the
-    scale of these features: that of the largest so far, where it is below 1.
+    The state holds "memory", the sum of `f(key)^T @ [value, 1]`, and "scale", the logarithm of the
+    largest feature so far if it is below 1, else 0. The features in "memory" are divided by it.
     """
     precise = full_precision(value.dtype)
     query, key, values = (ops.cast(x, precise) for x in (query, key, value))
@@ -118,9 +117,9 @@ def linear_attention_stream(
 
 
 def _features(x, axes):
-    """`elu(x) + 1` where any on `axes` is 1 or more, else times what makes the largest 1.
+    """Return `elu(x) + 1`, scaled up so that the maximum over `axes` is at least 1.
 
-    The scale cancels out. Without it, features near 0 would round to 0, but their gradient would
+    The scale cancels out. Without it, features near 0 would underflow while their gradients would
     not.
     """
     shift = ops.stop_gradient(-ops.relu(-ops.max(x, axis=axes, keepdims=True)))
@@ -132,20 +131,23 @@ def _scaled_features(x, scale):
 
 
 def hide_padding(exponents: Any, real: Any) -> Any:
-    """-inf at keys that are not `real`, booleans `(batch, tokens)` or `None`: features of 0."""
+    """Set the exponents of padding to -inf, so that its features are 0.
+
+    `real`: Booleans `(batch, tokens)`, True at real tokens, or `None`.
+    """
     if real is None:
         return exponents
     return ops.where(real[:, :, None, None], exponents, ops.cast(-float("inf"), exponents.dtype))
 
 
 def attend_by_features(query: Any, key: Any, value: Any) -> Any:
-    """Attend by products of positive features, keys and values first.
+    """Attend by products of positive features; keys and values are multiplied first.
 
     Args:
-        query: Features `(batch, tokens, heads, features)`, in float32 or float64, the largest of a
-            token 1 or more.
-        key: The same, the largest of a head 1 or more, and 0 for padding.
-        value: `(batch, tokens, heads, head_dim)`.
+        query: Features `(batch, tokens, heads, features)`, float32 or float64. The largest feature
+            of every token is at least 1.
+        key: Features of the same shape, 0 for padding. The largest of every head is at least 1.
+        value: Tensor `(batch, tokens, heads, head_dim)`.
 
     Returns:
         A tensor like `value`.
@@ -163,25 +165,26 @@ def attend_by_features(query: Any, key: Any, value: Any) -> Any:
 
 @keras.saving.register_keras_serializable("keras_permix")
 class PerformerAttention(SelfAttention):
-    """Multi-head self-attention by FAVOR+, in time and memory linear in the tokens.
+    """Attend to all tokens by FAVOR+, in time and memory linear in the tokens.
 
-    The weight `exp(query · key / sqrt(head_dim))` of softmax attention is the mean, over random
-    directions w, of `f(query) * f(key)` with `f(x) = exp(w · x - |x|² / 2)`, `x` scaled by
-    `head_dim ** -0.25`, in float32. The directions are drawn once, orthogonal in blocks of
-    `head_dim`; they are no weights. The weights are those of `SoftmaxAttention`.
+    FAVOR+ estimates the weight `exp(query · key / sqrt(head_dim))` of softmax attention by the mean
+    of `f(query) * f(key)` over random directions w, with `f(x) = exp(w · x - |x|² / 2)` and `x`
+    scaled by `head_dim ** -0.25`. Features are computed in float32. The directions are constant,
+    orthogonal in blocks of `head_dim`, and not weights. The weights match those of
+    `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to. A sample without real tokens is attended to as if nothing
-    were masked.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding is never attended to. A sample without real tokens is processed as if nothing were
+    masked.
 
     Args:
-        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
-            there is no map for dropout to act on.
-        features: Number of random directions, the same for all heads.
-        seed: Integer ≥ 0 that the directions are drawn from.
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`.
+            Dropout acts only after the output projection.
+        features: Number of random directions, shared by all heads.
+        seed: Seed of the directions, an integer of at least 0.
 
     Raises:
-        ValueError: for an argument out of range, or a width that the heads do not fit.
+        ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
 
@@ -203,7 +206,7 @@ class PerformerAttention(SelfAttention):
         self.seed = check_integer("seed", seed, least=0)
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
-        if is_empty(inputs):  # of which there is no largest
+        if is_empty(inputs):  # no maximum over features
             return ops.zeros_like(inputs)
         tokens, mask = flatten_map(inputs, mask)
         query, key, value = self.split_heads(tokens, mask)
@@ -218,20 +221,20 @@ class PerformerAttention(SelfAttention):
         return unflatten_map(merged, inputs)
 
     def directions(self, head_dim: int) -> np.ndarray:
-        """The random directions, `(features, head_dim)`, as long as normal vectors are."""
-        # NumPy promises that only this older generator never changes its numbers.
+        """Return the random directions `(features, head_dim)`, with lengths of normal vectors."""
+        # NumPy guarantees the same numbers in all versions only for this legacy generator.
         rng = np.random.RandomState(self.seed)
         blocks = []
         for _ in range(0, self.features, head_dim):
             basis, triangle = np.linalg.qr(rng.normal(size=(head_dim, head_dim)))
-            basis = basis * np.sign(np.diag(triangle))  # the only one, whatever the library
+            basis = basis * np.sign(np.diag(triangle))  # unique, whatever LAPACK returns
             lengths = np.linalg.norm(rng.normal(size=(head_dim, head_dim)), axis=1)
             blocks.append(lengths[:, None] * basis.T)
         return np.concatenate(blocks)[: self.features].astype("float32")
 
 
 def _exponents(x, directions):
-    """`w · x - |x|² / 2` for every direction, in float32."""
+    """Return `w · x - |x|² / 2` for every direction w, in float32."""
     x = ops.cast(x, "float32") * x.shape[-1] ** -0.25
     along = ops.einsum("bnhd,fd->bnhf", x, ops.convert_to_tensor(directions))
     return along - ops.sum(x * x, axis=-1, keepdims=True) / 2

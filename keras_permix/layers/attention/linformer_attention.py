@@ -1,4 +1,4 @@
-"""Linformer: softmax attention to a fixed number of learned mixtures of the tokens."""
+"""Attend to a fixed number of learned mixtures of the tokens (Linformer)."""
 
 from typing import Any
 
@@ -16,25 +16,24 @@ from keras_permix.utils.checks import check_integer, check_positive_or_none
 class LinformerAttention(SelfAttention):
     """Attend to a fixed number of learned mixtures of the tokens, linear in the tokens.
 
-    Along the tokens, keys are projected to `key_mixer^T @ key` and values to
-    `value_mixer^T @ value`, both `(mixtures, head_dim)`; queries attend to these with a softmax.
-    All heads share both projections `(max_sequence_length, mixtures)`. Shorter inputs use their
-    first rows. The other weights are those of `SoftmaxAttention`.
+    Keys are projected to `key_mixer^T @ key` and values to `value_mixer^T @ value` along the
+    tokens, both `(mixtures, head_dim)`. Queries attend to these with a softmax. All heads share
+    both projections `(max_sequence_length, mixtures)`; shorter inputs use their first rows. The
+    other weights match those of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding counts as zeros in the mixtures. A sample without real tokens is processed as if nothing
     were masked.
 
     Args:
-        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`;
-            there is no dropout on the map.
+        num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`.
+            Dropout acts only after the output projection.
         mixtures: Number of mixtures that a query attends to.
-        max_sequence_length: The most tokens that the layer can take. `None`: as many as it is built
-            for.
+        max_sequence_length: Largest number of tokens. `None`: the number at build time.
 
     Raises:
-        ValueError: for an argument out of range, a width that the heads do not fit, more tokens
-            than `max_sequence_length`, or an unknown number of tokens where that is `None`.
+        ValueError: for an argument out of range, an input width that the heads do not divide, more
+            tokens than `max_sequence_length`, or an unknown number of tokens if that is `None`.
 
     Example:
 
@@ -67,7 +66,7 @@ class LinformerAttention(SelfAttention):
         tokens = tokens_shape(type(self).__name__, input_shape)[1]
         if self.max_sequence_length is None and tokens is None:
             raise ValueError(
-                "`max_sequence_length` must be given where the number of tokens is unknown. "
+                "`max_sequence_length` must be given if the number of tokens is unknown. "
                 f"Received: max_sequence_length=None, input_shape={tuple(input_shape)}"
             )
         shape = (self.max_sequence_length or tokens, self.mixtures)
@@ -98,6 +97,6 @@ class LinformerAttention(SelfAttention):
     def _check_length(self, tokens):
         if tokens is not None and tokens > self.key_mixer.shape[0]:
             raise ValueError(
-                "There must be no more tokens than `max_sequence_length`. "
+                "The number of tokens must not exceed `max_sequence_length`. "
                 f"Received: {tokens} tokens, max_sequence_length={self.key_mixer.shape[0]}"
             )

@@ -1,4 +1,4 @@
-"""Softmax attention within blocks of neighboring tokens."""
+"""Attend within blocks of neighboring tokens."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class LocalAttention(SoftmaxAttention):
 
     The sequence is cut into blocks of `block_size` tokens, and the last block is padded. Tokens
     attend only to tokens of the same block; a class token at position 0 attends to the first block.
-    The weights are those of `SoftmaxAttention`.
+    The weights match those of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding is never attended to. In a block without real tokens, tokens attend as if nothing were
@@ -28,12 +28,12 @@ class LocalAttention(SoftmaxAttention):
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: See
             `SoftmaxAttention`.
-        block_size: Tokens per block. `None`: the power of two at or above the root of their number,
-            which must be known.
+        block_size: Tokens per block. `None`: the smallest power of two not below the square root of
+            the number of tokens, which must be known.
 
     Raises:
-        ValueError: for an argument out of range, a width that the heads do not fit, or an unknown
-            number of tokens where `block_size` is `None`.
+        ValueError: for an argument out of range, an input width that the heads do not divide, or an
+            unknown number of tokens if `block_size` is `None`.
 
     Example:
 
@@ -56,7 +56,7 @@ class LocalAttention(SoftmaxAttention):
         super().build(input_shape)
         self.tokens_per_block(tokens_shape(type(self).__name__, input_shape)[1])
 
-    def call(  # type: ignore[override]  # no map of all tokens, which a mask could cut
+    def call(  # type: ignore[override]  # has no `attention_mask`
         self, inputs: Any, mask: Any = None, training: bool | None = None
     ) -> Any:
         tokens, mask = flatten_map(inputs, mask)
@@ -67,25 +67,25 @@ class LocalAttention(SoftmaxAttention):
         return unflatten_map(mixed[:, : shape[1]], inputs)
 
     def attention_maps(self, inputs: Any, mask: Any = None) -> Any:  # type: ignore[override]
-        """The weights `(batch, blocks, heads, block_size, block_size)` that `call` gives."""
+        """Return the attention weights `(batch, blocks, heads, block_size, block_size)`."""
         tokens, mask = flatten_map(inputs, mask)
         return self._samples(super().attention_maps(*self._cut(tokens, mask)), tokens)
 
-    _check_attention_mask = MixingLayer._check_attention_mask  # Refuse: no map of all tokens.
+    _check_attention_mask = MixingLayer._check_attention_mask  # Raise for attention masks.
 
     def tokens_per_block(self, tokens: Any) -> int:
         """Return the size of a block for a sequence of `tokens` tokens."""
         if self.block_size is None and tokens is None:
             raise ValueError(
-                "`block_size` must be given where the number of tokens is unknown. "
+                "`block_size` must be given if the number of tokens is unknown. "
                 "Received: block_size=None"
             )
         return self.block_size or root_block(tokens)
 
     def _cut(self, inputs, mask):
-        """The blocks as samples of a larger batch, and which of their tokens are attended to."""
+        """Return the blocks as samples of a larger batch, and a mask of visible tokens."""
         size, inputs = self.tokens_per_block(inputs.shape[1]), clean_padding(inputs, mask)
-        inside = ops.ones(ops.shape(inputs)[:2], "int32")  # which the filling is not
+        inside = ops.ones(ops.shape(inputs)[:2], "int32")  # `cut` fills the last block with 0
         real = inside if mask is None else ops.cast(mask, "int32")
         pieces = (cut(x, size) for x in (inputs, real, inside))
         blocks, real, inside = (ops.reshape(x, (-1, *ops.shape(x)[2:])) for x in pieces)
@@ -100,5 +100,5 @@ class LocalAttention(SoftmaxAttention):
 
 
 def root_block(tokens: int) -> int:
-    """The power of two at or above the root of a number of tokens."""
+    """Return the smallest power of two not below the square root of `tokens`."""
     return 2 ** ((int(tokens - 1).bit_length() + 1) // 2)

@@ -12,19 +12,19 @@ from keras_permix.utils.checks import check_integer, check_positive_or_none, che
 
 
 class SelfAttention(MixingLayer):
-    """Project tokens to queries, keys and values of every head, and what these gave back.
+    """Project tokens to queries, keys and values per head, and heads back to tokens.
 
     A subclass attends in its `call`, between `split_heads` and `merge_heads`. All subclasses have
-    the same weights: one kernel `(channels, 3 * num_heads * head_dim)`, q, k and v side by side
-    with the heads contiguous inside each, its bias, and the output projection. So weights can be
-    moved from one kind of attention to another by `set_weights`.
+    the same weights: one kernel `(channels, 3 * num_heads * head_dim)`, which holds q, k and v side
+    by side with contiguous heads, its bias, and the output projection. `set_weights` copies them
+    between all kinds of attention.
 
     Args:
         num_heads: Number of heads.
-        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
+        head_dim: Channels per head. `None`: input width / `num_heads`, an integer.
         use_qkv_bias: Whether the fused projection has a bias.
-        use_output_projection: Whether to project back to the input width. Without it the heads
-            must fill the input width, and no dropout is applied after them.
+        use_output_projection: Whether to project back to the input width. If False, `num_heads` *
+            `head_dim` must be the input width, and no dropout follows.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
         use_output_bias: Whether the output projection has a bias.
     """
@@ -52,7 +52,7 @@ class SelfAttention(MixingLayer):
         width = tokens_shape(type(self).__name__, input_shape)[-1]
         if self.head_dim is None and width % self.num_heads:
             raise ValueError(
-                "`num_heads` must divide the width of the input where `head_dim` is None. "
+                "`num_heads` must divide the width of the input if `head_dim` is None. "
                 f"Received: num_heads={self.num_heads}, input_shape={tuple(input_shape)}"
             )
         inner = self.num_heads * (self.head_dim or width // self.num_heads)
@@ -74,7 +74,7 @@ class SelfAttention(MixingLayer):
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def split_heads(self, inputs: Tensor, mask: Mask = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
+        """Return queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
         qkv = self.qkv_dense(clean_padding(inputs, mask))
         head_dim = qkv.shape[2] // (3 * self.num_heads)
         shape = (*ops.shape(qkv)[:2], self.num_heads, head_dim)
@@ -82,7 +82,7 @@ class SelfAttention(MixingLayer):
         return query, key, value
 
     def merge_heads(self, attended: Tensor) -> Tensor:
-        """From `(batch, tokens, heads, head_dim)` back to `(batch, tokens, channels)`."""
+        """Project `(batch, tokens, heads, head_dim)` to `(batch, tokens, channels)`."""
         inner = attended.shape[2] * attended.shape[3]
         merged = ops.reshape(attended, (*ops.shape(attended)[:2], inner))
         if not self.use_output_projection:

@@ -1,4 +1,4 @@
-"""SimpleTRON's attention as a layer."""
+"""Attend without a softmax (SimpleTRON)."""
 
 from typing import Any
 
@@ -18,31 +18,31 @@ from keras_permix.utils.checks import check_choice
 class SimpleAttention(Streaming, SelfAttention):
     """Attend to tokens without a softmax, in time and memory linear in the tokens.
 
-    For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. The weights are those of
-    `SoftmaxAttention`, so `set_weights` copies them from one to the other. To train only the other
-    weights of a model, set `qkv_dense.trainable = False`.
+    For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. The weights match those of
+    `SoftmaxAttention`; `set_weights` copies them. To freeze the projections, set
+    `qkv_dense.trainable = False`.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
     tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
-    tokens. Padding is never attended to. With `causal=True` and another `scale` than "length", the
-    layer streams (`initial_state`, `step`, `chunk`); its state is one `head_dim` x `head_dim`
-    matrix per head.
+    tokens. Padding is never attended to. With `causal=True` and `scale="valid"` or `None`, the
+    layer supports streaming (`initial_state`, `step`, `chunk`). Its state is one
+    `head_dim` x `head_dim` matrix per head.
 
     Args:
-        num_heads: Number of heads. It changes no weight.
-        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
+        num_heads: Number of heads. It does not change the shapes of weights.
+        head_dim: Channels per head. `None`: input width / `num_heads`, an integer.
         use_qkv_bias: Whether the fused projection has a bias.
-        use_output_projection: Whether to project back to the input width, with a bias ("linear
-            layer behind the q-k-v product"). Without it the heads must fill the input width, and
-            no dropout is applied.
+        use_output_projection: Whether to project back to the input width ("linear layer behind the
+            q-k-v product" in the paper). If False, `num_heads` * `head_dim` must be the input
+            width, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        scale: "length" divides by the square root of the number of tokens, padding included,
-            "valid" by that of the number of real tokens that a query sees, `None` by nothing.
-        causal: Whether a token attends only to itself and those before it (beyond the paper).
-        use_output_bias: As a keyword; whether the output projection has a bias.
+        scale: "length" divides by the square root of the number of tokens, including padding.
+            "valid" counts only the real tokens that a query attends to. `None` does not divide.
+        causal: Whether a token attends only to itself and earlier tokens (not in the paper).
+        use_output_bias: Whether the output projection has a bias (keyword only).
 
     Raises:
-        ValueError: for an argument out of range, or a width that the heads do not fit.
+        ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
 
@@ -85,8 +85,8 @@ class SimpleAttention(Streaming, SelfAttention):
     def make_state(self, batch_size: int) -> dict[str, Tensor]:
         if not self.causal or self.scale == "length":
             raise ValueError(
-                "`initial_state` needs causal=True, and scale='valid' or None: the number of all "
-                f"tokens is not known yet. Received: causal={self.causal}, scale={self.scale!r}"
+                "`initial_state` needs causal=True, and scale='valid' or None, because the total "
+                f"length is unknown. Received: causal={self.causal}, scale={self.scale!r}"
             )
         head_dim = self.qkv_dense.units // (3 * self.num_heads)
         shape = (batch_size, self.num_heads, head_dim, head_dim)
@@ -107,7 +107,7 @@ class SimpleAttention(Streaming, SelfAttention):
         return outputs, {"memory": memory, "seen": seen[:, -1]}
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
-        """Attend per head: from and to `(batch, tokens, heads, head_dim)`."""
+        """Attend per head, from and to `(batch, tokens, heads, head_dim)`."""
         return ops.simple_attention(
             query, key, value, mask=mask, scale=self.scale, causal=self.causal
         )

@@ -1,4 +1,4 @@
-"""Softmax attention with one fused projection: what the permuting mixers are compared with."""
+"""Attend with a softmax, the baseline of the other mixers."""
 
 from functools import reduce
 from typing import Any
@@ -24,8 +24,8 @@ class SoftmaxAttention(SelfAttention):
     """Attend to all tokens with multi-head softmax attention, as the ViT of the papers does.
 
     One kernel `(channels, 3 * num_heads * head_dim)` projects to queries, keys and values, in this
-    order, with contiguous heads. Unlike `keras.layers.MultiHeadAttention`, the output projection
-    has its own `use_output_bias`.
+    order, with contiguous heads. Unlike in `keras.layers.MultiHeadAttention`, the biases of the
+    fused and the output projection are set separately.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
     tokens are ordered by rows. These masks are supported:
@@ -34,27 +34,26 @@ class SoftmaxAttention(SelfAttention):
       attended to.
     * `attention_mask` `(batch, heads, tokens, tokens)`, `(batch, tokens, tokens)` or
       `(tokens, tokens)`, where an axis may be 1, is True where a query may attend to a key. Pass
-      `mask` beside it: Keras propagates a mask only if the input is the only tensor.
+      `mask` too: Keras propagates a mask only if the input is the only tensor.
     * `use_causal_mask=True` restricts every query to itself and earlier tokens.
 
-    A query that may attend to no token attends as if nothing were masked, but never to later tokens
-    under a causal mask.
+    A query without visible keys attends as if nothing were masked, except that a causal mask still
+    applies.
 
     Args:
         num_heads: Number of heads.
-        head_dim: Channels per head. `None`: input width / `num_heads`, which must be whole.
+        head_dim: Channels per head. `None`: input width / `num_heads`, an integer.
         use_qkv_bias: Whether the fused projection has a bias.
-        use_output_projection: Whether to project back to the input width. Without it the heads must
-            fill the input width.
+        use_output_projection: Whether to project back to the input width. If False, `num_heads` *
+            `head_dim` must be the input width.
         dropout: Rate of the dropout on the attention map and after the output projection.
         fused: Whether to use `keras.ops.dot_product_attention`, which is flash attention where the
-            backend has it. Dropout on the map and float64 always need the plain form, two products
-            around a softmax; that is also faster for short sequences in bfloat16 on a CPU under
-            PyTorch.
-        use_output_bias: As a keyword; whether the output projection has a bias.
+            backend supports it. Dropout on the map and float64 always use two products around a
+            softmax, which is also faster for short bfloat16 sequences on a CPU with PyTorch.
+        use_output_bias: Whether the output projection has a bias (keyword only).
 
     Raises:
-        ValueError: for an argument out of range, or a width that `num_heads` does not divide.
+        ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
 
@@ -114,7 +113,7 @@ class SoftmaxAttention(SelfAttention):
         attention_mask: Mask = None,
         use_causal_mask: bool = False,
     ) -> Tensor:
-        """The weights `(batch, heads, tokens, tokens)` that `call` gives to the values."""
+        """Return the attention weights `(batch, heads, tokens, tokens)`."""
         tokens, mask = flatten_map(inputs, mask)
         query, key, _ = self.split_heads(tokens, mask)
         visible = _visible(tokens, mask, attention_mask, use_causal_mask)
@@ -126,36 +125,36 @@ class SoftmaxAttention(SelfAttention):
         if not any(broadcasts(shape_of(mask), (*kind, tokens, tokens)) for kind in kinds):
             raise ValueError(
                 "`attention_mask` must have the shape (batch, heads, tokens, tokens), (batch, "
-                "tokens, tokens) or (tokens, tokens), with 1 for what it does not tell apart. "
+                "tokens, tokens) or (tokens, tokens), or 1 for an axis to broadcast. "
                 f"Received: attention_mask.shape={shape_of(mask)}, inputs.shape={tuple(shape)}, "
                 f"num_heads={self.num_heads}"
             )
 
 
 def _visible(inputs, mask, attention_mask, causal):
-    """Combine the masks: booleans that broadcast to the maps, or None."""
+    """Combine the masks to booleans that broadcast to the maps, or return None."""
     masks = []
     if mask is not None:
         masks.append(ops.cast(mask, "bool")[:, None, None, :])
     if attention_mask is not None:
         attention_mask = ops.cast(attention_mask, "bool")
-        for _ in range(4 - len(attention_mask.shape)):  # one for all heads, or samples as well
+        for _ in range(4 - len(attention_mask.shape)):  # add axes of heads and samples
             attention_mask = ops.expand_dims(attention_mask, axis=-3)
         masks.append(attention_mask)
     before = None
     if causal:
-        place = ops.arange(0, ops.shape(inputs)[1])  # jax2onnx takes no end alone
+        place = ops.arange(0, ops.shape(inputs)[1])  # jax2onnx requires an explicit start
         before = (place <= place[:, None])[None, None]
         masks.append(before)
     return visible_keys(reduce(ops.logical_and, masks), before) if masks else None
 
 
 def can_fuse(query):
-    """Whether Keras' attention keeps the dtype, which in float64 it does not on PyTorch."""
+    """Return whether Keras' attention keeps the dtype; PyTorch does not keep float64."""
     return full_precision(query.dtype) == "float32"
 
 
 def softmax_weights(query, key, visible=None):
-    """The weights (batch, heads, queries, keys) of queries and keys (batch, tokens, heads, …)."""
+    """Return weights (batch, heads, queries, keys) of (batch, tokens, heads, head_dim) tensors."""
     scores = ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
     return masked_softmax(scores, visible)

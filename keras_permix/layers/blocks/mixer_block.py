@@ -1,4 +1,4 @@
-"""A mixer of tokens and a mixer of channels, each with a residual and a normalization."""
+"""Mix tokens, then channels, each with a residual and a normalization."""
 
 from functools import partial
 from typing import Any
@@ -29,32 +29,32 @@ ACTIVATIONS = {
 class MixerBlock(Composite):
     """Mix tokens, then mix channels, each with a residual and a normalization.
 
-    With `mlp(x) = dense(activation(dense(x)))` and dropouts left out:
+    With `mlp(x) = dense(activation(dense(x)))`, and without dropout:
 
     * `norm_first=True`, as in vision transformers: `x = x + mixer(norm(x))`,
       `x = x + mlp(norm(x))`;
     * `norm_first=False`, as in BERT: `x = norm(x + mixer(x))`, `x = norm(x + mlp(x))`.
 
-    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)` where
-    the mixer takes them. A mask `(batch, tokens)`, True at real tokens,
-    goes to the mixer, and so does an `attention_mask`, to a mixer that takes one.
+    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)` if the
+    mixer supports them. A mask `(batch, tokens)`, True at real tokens, and an `attention_mask` are
+    passed to mixers that take them.
 
     Args:
-        mixer: The layer that mixes tokens: one of this package, Keras' `MultiHeadAttention`, or any
-            that keeps the shape; a mask goes to one that takes it.
+        mixer: The layer that mixes tokens: a layer of this package, Keras' `MultiHeadAttention`, or
+            any layer that keeps the shape.
         mlp_dim: Hidden width of the channel mixer.
-        norm_first: Whether to normalize what is mixed (pre-norm) or the sum (post-norm).
+        norm_first: Whether to normalize the input of each mixer (pre-norm) or the sum (post-norm).
         extra_skip: `None`; "block", which adds the input of the block to its output; or
-            "attention", which adds it once more to what the mixer gives.
+            "attention", which adds it a second time after the mixer.
         dropout: Rate of the dropout after the channel mixer, in `[0, 1)`.
         hidden_dropout: Rate of the dropout within the channel mixer.
-        mixer_dropout: Dropout rate after the mixer, in addition to the mixer's.
-        epsilon: Epsilon of the layer normalizations; that of BERT is 1e-12.
-        activation: "gelu", exact; "gelu_tanh", its approximation by a tanh; or "relu".
+        mixer_dropout: Rate of the dropout after the mixer, in addition to the dropout of the mixer.
+        epsilon: Epsilon of the layer normalizations. BERT uses 1e-12.
+        activation: "gelu", "gelu_tanh" (its tanh approximation) or "relu".
 
     Raises:
         ValueError: for an argument out of range, or a wrong shape.
-        TypeError: for a `mixer` that is no layer.
+        TypeError: if `mixer` is not a layer.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The block of the MLP-Mixer: an MLP across tokens, then one across channels."""
+"""Mix tokens by one MLP and channels by another (MLP-Mixer)."""
 
 from typing import Any
 
@@ -22,23 +22,24 @@ MLPS = ("dense", "butterfly", "butterfly_linear")
 class MLPMixerBlock(Composite):
     """Mix tokens by one MLP and channels by another, each with a residual and a normalization.
 
-    `x = x + transpose(mlp(transpose(norm(x))))`, then `x = x + mlp(norm(x))`; the first MLP is
-    shared by all channels, the second by all tokens.
+    Computes `x = x + transpose(mlp(transpose(norm(x))))`, then `x = x + mlp(norm(x))`. All channels
+    share the first MLP, and all tokens the second.
 
-    Input and output: `(batch, tokens, channels)`, with a known number of tokens. There is no mask.
+    Input and output: `(batch, tokens, channels)`, with a known number of tokens. Masks are not
+    supported.
 
     Args:
         mlp: Type of both MLPs. "dense" is `dense(gelu(dense(x)))`. "butterfly" is a
-            `ButterflyMLP` with blocks of the root of the size, or the next greater divisor.
+            `ButterflyMLP` with blocks of the square root of the size, or the next greater divisor.
             "butterfly_linear" is a `ButterflyLinearMLP`, for square sizes.
-        expansion: Hidden units of an MLP for each of its tokens or channels.
+        expansion: Ratio of hidden units to tokens or channels.
         tokens_mlp_dim, channels_mlp_dim: Hidden units of the dense MLPs across tokens and across
             channels. Defaults to `expansion` times their size.
         epsilon: Epsilon of the layer normalizations.
 
     Raises:
         ValueError: for an argument out of range, a wrong shape, an unknown number of tokens, or a
-            size that the MLP does not take.
+            size that the MLP does not support.
 
     Example:
 
@@ -70,8 +71,8 @@ class MLPMixerBlock(Composite):
         self.channels_mlp_dim = check_positive_or_none("channels_mlp_dim", channels_mlp_dim)
         if mlp != "dense" and (tokens_mlp_dim or channels_mlp_dim):
             raise ValueError(
-                '`tokens_mlp_dim` and `channels_mlp_dim` are for `mlp="dense"`; butterflies have '
-                f"`expansion`. Received: mlp={mlp!r}, tokens_mlp_dim={tokens_mlp_dim}, "
+                '`tokens_mlp_dim` and `channels_mlp_dim` require `mlp="dense"`; with butterflies, '
+                f"set `expansion`. Received: mlp={mlp!r}, tokens_mlp_dim={tokens_mlp_dim}, "
                 f"channels_mlp_dim={channels_mlp_dim}"
             )
         self.epsilon = check_positive("epsilon", epsilon)
@@ -80,7 +81,7 @@ class MLPMixerBlock(Composite):
         batch, tokens, width = check_tokens("MLPMixerBlock", input_shape)
         if tokens is None:
             raise ValueError(
-                "MLPMixerBlock needs a known number of tokens. "
+                "MLPMixerBlock requires a known number of tokens. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
         self.tokens = tokens

@@ -1,4 +1,4 @@
-"""SimpleTRON's block in its variants."""
+"""Define the variants of SimpleTRON's block."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from keras_permix.layers.attention.simple_attention import SimpleAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.utils.checks import check_choice
 
-# From names to (use_output_projection, whether there is the extra skip).
+# (use_output_projection, whether to add the extra skip) by name.
 VARIANTS = {
     "simple": (False, False),
     "simple_res": (False, True),
@@ -26,26 +26,27 @@ class SimpleAttentionBlock(MixerBlock):
     | "simple" | no | no |
     | "simple_res" | no | yes |
     | "simple_resl" | yes | yes |
-    | "simple_l" (the name is ours) | yes | no: the paper says that it usually does not converge |
+    | "simple_l" | yes | no |
 
-    Where the extra skip goes can be read in two ways; `extra_skip` has both.
+    The paper does not name the last variant and reports that it usually does not converge. It
+    leaves open where the extra skip goes; `extra_skip` supports both readings.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding is never attended to.
 
     Args:
-        num_heads: Number of heads, which divides the width of the input.
+        num_heads: Number of heads. It must divide the input width.
         mlp_dim: Hidden width of the channel mixer.
-        variant: A row of the table.
+        variant: A variant of the table.
         extra_skip: "block", from the input of the block to its output, or "attention", a second
-            addition around the attention only. Of no effect in a variant without it.
+            addition around the attention only. Ignored by variants without it.
         scale, causal: See `SimpleAttention`.
         dropout: Rate of the dropouts after the attention and after the channel mixer.
-        epsilon: Epsilon of the layer normalizations; that of BERT.
-        hidden_dropout, activation: As keywords; see `MixerBlock`.
+        epsilon: Epsilon of the layer normalizations. Defaults to that of BERT.
+        hidden_dropout, activation: See `MixerBlock` (keyword only).
 
     Raises:
-        ValueError: for an argument out of range, or a width that `num_heads` does not divide.
+        ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
 
@@ -75,8 +76,8 @@ class SimpleAttentionBlock(MixerBlock):
         check_choice("extra_skip", extra_skip, ("block", "attention"))
         if fixed := sorted({"mixer", "mixer_dropout", "norm_first"} & kwargs.keys()):
             raise ValueError(
-                "SimpleAttentionBlock makes its mixer, whose dropout is `dropout`, and norms come "
-                f"after it: `MixerBlock` takes others. Received: {fixed}"
+                "SimpleAttentionBlock sets `mixer`, `mixer_dropout` and `norm_first`. To choose "
+                f"them, use `MixerBlock`. Received: {fixed}"
             )
         super().__init__(
             mixer=SimpleAttention(
@@ -96,7 +97,7 @@ class SimpleAttentionBlock(MixerBlock):
             **kwargs,
         )
         self.variant = variant
-        self.given_skip = extra_skip  # of no effect in a variant without it
+        self.given_skip = extra_skip
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

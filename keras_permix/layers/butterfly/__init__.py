@@ -1,1 +1,1 @@
-"""The Dimension Mixer: butterflies and patches."""
+"""Define the layers of the Dimension Mixer: butterflies and patches."""

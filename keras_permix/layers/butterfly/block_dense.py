@@ -1,4 +1,4 @@
-"""A dense layer whose kernel is block-diagonal."""
+"""Apply dense layers with block-diagonal kernels."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from keras_permix._typing import Shape, Tensor
 from keras_permix.ops.reference.linear import full_precision, matmul
 from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
-# Activations of Keras that work element by element, in whatever order the elements are.
+# Elementwise activations of Keras, which do not depend on the order of axes.
 ELEMENTWISE = (
     "celu", "elu", "exponential", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh",
     "leaky_relu", "linear", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu",
@@ -23,24 +23,23 @@ ELEMENTWISE = (
 class BlockDense(keras.layers.Layer):
     """Multiply every block of the channels by a separate kernel.
 
-    The axis of the channels is cut into `blocks` runs of equal length; run `k` of the output is
-    `run_k @ kernel[k] + bias[k]`. Blocks are small, so that the product is one of channels by
-    tokens, whose rows are long; layers that follow each other with `axis=0` do without the
-    transpositions.
+    The channels are cut into `blocks` runs of equal length; run `k` of the output is
+    `run_k @ kernel[k] + bias[k]`. The layer computes with channels first. Consecutive layers with
+    `axis=0` avoid the transpositions.
 
     Input: `(..., blocks * in)`. Output: `(..., blocks * units)`. With `axis=0` the channels come
     first in both. Kernel: `(blocks, in, units)`, bias: `(blocks, 1, units)`.
 
     Args:
-        blocks: Number of blocks; it divides the number of channels.
+        blocks: Number of blocks. It must divide the number of channels.
         units: Output channels per block.
-        activation: What `keras.activations.get` takes, called for all channels, the last axis.
-            With `axis=0` those that are not Keras' own, or mix channels, cost transpositions.
+        activation: Any argument of `keras.activations.get`, applied with the channels last. With
+            `axis=0`, custom activations and those that mix channels add transpositions.
         use_bias: Whether to add a bias.
         kernel_initializer: Called for the whole kernel `(blocks, in, units)`. `None`: Glorot
             uniform within each block.
-        axis: Where the channels are: the last axis (-1) or the first (0).
-        lora_rank, lora_alpha: As `enable_lora` takes them, which `build` calls for a rank.
+        axis: Axis of the channels, the last (-1) or the first (0).
+        lora_rank, lora_alpha: With a rank, `build` calls `enable_lora` with both.
 
     Raises:
         ValueError: for an argument out of range, or a number of channels that `blocks` does not
@@ -104,9 +103,9 @@ class BlockDense(keras.layers.Layer):
             self.enable_lora(self.lora_rank, self.lora_alpha)
 
     def _add_stack(self, name, shape, initializer, dtype=None):
-        """A weight that is a matrix for each block."""
+        """Add a weight that holds one matrix per block."""
         weight = self.add_weight(shape, initializer, dtype, name=name)
-        weight.is_stack_of_matrices = True  # `training.BlockMuon` asks
+        weight.is_stack_of_matrices = True  # read by `training.BlockMuon`
         return weight
 
     @property
@@ -127,20 +126,21 @@ class BlockDense(keras.layers.Layer):
         a_initializer: Any = "he_uniform",
         b_initializer: Any = "zeros",
     ) -> None:
-        """Freeze the kernel, and train a matrix of low rank for each block that is added to it.
+        """Freeze the kernel, and train a low-rank update for each block.
 
-        As with `keras.layers.Dense`: the two factors, `(blocks, in, rank)` and `(blocks, rank,
-        units)`, are float32, and files hold the sum, which a layer without them loads. A compiled
-        model must be compiled again.
+        As in `keras.layers.Dense`, the two factors `(blocks, in, rank)` and `(blocks, rank, units)`
+        are float32, and files hold the sum, which layers without LoRA can load. Compile the model
+        again afterwards.
 
         Args:
-            rank: Columns of a block's first factor, and rows of its second.
-            lora_alpha: Their product is multiplied by `lora_alpha / rank`. `None`: by 1.
-            a_initializer, b_initializer: What `keras.initializers.get` takes, for the first and
-                the second factor; called for those of all blocks side by side.
+            rank: Rank of the update of a block.
+            lora_alpha: The product of the factors is scaled by `lora_alpha / rank`. Defaults to
+                `rank`.
+            a_initializer, b_initializer: Any arguments of `keras.initializers.get`, for the first
+                and the second factor. Called once, for all blocks side by side.
 
         Raises:
-            ValueError: for a rank out of range, and a layer that is not built or has LoRA.
+            ValueError: for a rank out of range, or if the layer is not built or has LoRA already.
 
         Example:
 
@@ -153,7 +153,7 @@ class BlockDense(keras.layers.Layer):
         """
         if not self.built or self.lora_enabled:
             raise ValueError(
-                "`enable_lora` takes a layer that is built, and once. "
+                "`enable_lora` needs a built layer, and can be called only once. "
                 f"Received: built={self.built}, lora_enabled={self.lora_enabled}"
             )
         rank = self.lora_rank = check_integer("rank", rank)
@@ -168,7 +168,7 @@ class BlockDense(keras.layers.Layer):
         self.lora_enabled = True
 
     def save_own_variables(self, store: Any) -> None:
-        """Write the weights, as Keras asks for them, into a dict: with LoRA, the sum."""
+        """Write the weights to `store`; with LoRA, the kernel is the sum of its parts."""
         if not self.lora_enabled:
             super().save_own_variables(store)
             return
@@ -177,7 +177,7 @@ class BlockDense(keras.layers.Layer):
             store["1"] = self.bias
 
     def load_own_variables(self, store: Any) -> None:
-        """Read the weights; those of LoRA, which no file holds, add nothing then."""
+        """Read the weights from `store`; with LoRA, reset the update to zero."""
         if not self.lora_enabled:
             super().load_own_variables(store)
             return
@@ -208,8 +208,8 @@ class BlockDense(keras.layers.Layer):
         if outputs.shape[-1] != rows.shape[-1]:
             raise ValueError(
                 "`activation` must keep the shape. "
-                f"Received: activation={self.activation!r}, which makes of {rows.shape[-1]} "
-                f"channels {outputs.shape[-1]}"
+                f"Received: activation={self.activation!r}, which returns {outputs.shape[-1]} "
+                f"channels for {rows.shape[-1]}"
             )
         return outputs
 
@@ -249,17 +249,17 @@ def _side_by_side(initializer):
 
 
 def as_columns(x):
-    """Put the channels first, `(..., channels)` to `(channels, all others)`; and the shape."""
+    """Return `x` as `(channels, all others)`, and the shape of `x`."""
     return ops.reshape(to_front(x), (x.shape[-1], -1)), ops.shape(x)
 
 
 def as_rows(columns, shape):
-    """Put the channels last again, beside the other axes of `shape`."""
+    """Undo `as_columns`, with the leading axes of `shape`."""
     return to_back(ops.reshape(columns, (columns.shape[0], *shape[:-1])))
 
 
 def to_front(x):
-    """Put the last axis first. Exporters and `vmap` take no `moveaxis` for that."""
+    """Put the last axis first. Exporters and `vmap` do not support `moveaxis` here."""
     axes = range(len(x.shape))
     return ops.transpose(x, (axes[-1], *axes[:-1]))
 

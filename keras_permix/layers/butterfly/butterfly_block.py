@@ -1,4 +1,4 @@
-"""Any layer or block, applied to the blocks of a butterfly stage."""
+"""Apply any layer to the blocks of a butterfly stage."""
 
 from inspect import signature
 from typing import Any
@@ -30,33 +30,35 @@ from keras_permix.utils.checks import check_integer, check_layer_index
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ButterflyBlock(MixingLayer):
-    """Apply a layer to blocks of tokens, or of channels, that lie a stride apart.
+    """Apply a layer to strided blocks of tokens or channels.
 
-    An axis is ordered by `ops.butterfly_permute` and cut into blocks of `block_size`, which become
-    samples of a larger batch; the layer is applied, and everything is put back in place. Around
-    attention this is Butterfly Attention, which costs O(tokens * block_size): with `block_size`
-    about the root of the number of tokens, two layers mix all of them.
+    The axis is ordered by `ops.butterfly_permute` and cut into blocks of `block_size`, which become
+    samples of a larger batch. The layer is applied, and the order is restored. With an attention
+    layer this is Butterfly Attention, which costs O(tokens * block_size). If `block_size` is about
+    the square root of the number of tokens, two layers mix all tokens.
 
-    Input and output: those of the layer, such as `(batch, tokens, channels)`; the layer itself sees
+    Input and output: those of the layer, such as `(batch, tokens, channels)`. The layer receives
     `(batch * blocks, block_size, channels)`, or `(batch * blocks, tokens, block_size)` with
-    `axis=-1`. Of maps `(batch, rows, columns, channels)` axis 1 cuts rows, and axis 2 columns. A
-    mask `(batch, tokens)`, True at real tokens, is ordered and cut like them and given to a layer
-    that takes one. So is an `attention_mask` `(batch, blocks, heads or 1, block_size,
-    block_size)` in the order of the blocks, True where a query may attend to a key; Keras finds a
-    `mask` by itself only without it. The size of the axis may be unknown while TensorFlow traces.
+    `axis=-1`. For maps `(batch, rows, columns, channels)`, axis 1 cuts rows and axis 2 columns.
+    TensorFlow may trace an unknown size of the axis. Masks are passed to layers that take them:
+
+    * `mask` `(batch, tokens)`, True at real tokens, is ordered and cut like the tokens.
+    * `attention_mask` `(batch, blocks, heads or 1, block_size, block_size)`, in the order of the
+      blocks, is True where a query may attend to a key. Pass `mask` too: Keras propagates a mask
+      only if the input is the only tensor.
 
     Args:
-        block: The layer: any that keeps the number of axes and the size of the one that is cut.
-            Keras' `MultiHeadAttention` and `GroupQueryAttention` attend to the block itself.
-        block_size: Entries per block, at least 2; it divides the size of the axis.
-        stage: 0-based index of this layer in its network. Stages repeat after
+        block: Any layer that keeps the number of axes and the size of the cut axis. Keras'
+            `MultiHeadAttention` and `GroupQueryAttention` receive the block as query and value.
+        block_size: Entries per block, at least 2. It must divide the size of the axis.
+        stage: Index of this layer in its network, from 0. Stages repeat after
             `ops.butterfly_stages(size, block_size)` layers.
-        axis: What is cut: 1 for tokens, -1 for channels, or any other axis but that of the batch.
+        axis: Axis to cut: 1 for tokens, -1 for channels, or any axis except that of the batch.
 
     Raises:
-        ValueError: for blocks that do not fill the axis, a layer that does not keep it, or a mask
+        ValueError: for blocks that do not fill the axis, a layer that changes its size, or a mask
             that the layer does not take.
-        TypeError: for a `block` that is no layer.
+        TypeError: if `block` is not a layer.
 
     Example:
 
@@ -90,14 +92,14 @@ class ButterflyBlock(MixingLayer):
         output_shape = self._block_output_shape(shape)
         if len(output_shape) != len(shape) or output_shape[axis] not in (self.block_size, None):
             raise ValueError(
-                "`block` must keep the number of axes and the size of the one that is cut. "
-                f"Received: block={self.block.name}, which makes {output_shape} of {shape}"
+                "`block` must keep the number of axes and the size of the cut axis. "
+                f"Received: block={self.block.name}, which returns {output_shape} for {shape}"
             )
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
         masks = self._masks(inputs, mask, attention_mask)
         outputs = self.block(*input_arguments(self.block, self.cut(inputs)), **masks)
-        return self._join(ops.cast(outputs, self.compute_dtype), inputs)  # it has its own policy
+        return self._join(ops.cast(outputs, self.compute_dtype), inputs)
 
     def cut(self, x: Tensor) -> Tensor:
         """Cut the blocks out of `x`, `(batch, …, size, …)` to `(batch * blocks, …, size, …)`."""
@@ -110,7 +112,7 @@ class ButterflyBlock(MixingLayer):
         return ops.reshape(x, (shape[0] * blocks, *_replace(shape, axis, self.block_size)[1:]))
 
     def _join(self, x, inputs):
-        """Put blocks back in the places that they have in `inputs`."""
+        """Undo `cut`, for blocks of `inputs`."""
         axis = self.axis % len(x.shape)
         batch, size = ops.shape(inputs)[0], ops.shape(inputs)[axis]
         shape = ops.shape(x)
@@ -123,7 +125,7 @@ class ButterflyBlock(MixingLayer):
         return order(x, self.block_size, self.stage, axis=axis, cyclic=True)
 
     def _check_mask(self, mask, shape):
-        """Of other axes than tokens and channels the layer knows, which is given the mask."""
+        """Check masks of sequences; `block` checks those of other shapes."""
         if len(shape) == 3:
             super()._check_mask(mask, shape)
 
@@ -141,7 +143,7 @@ class ButterflyBlock(MixingLayer):
             )
 
     def _masks(self, inputs, mask, attention_mask):
-        """The masks as the layer takes them, by the names of its arguments."""
+        """Return the masks of the blocks, by the names of the arguments of `block`."""
         axis = self.axis % len(inputs.shape)
         if mask is not None:
             mask = broadcast_mask(mask, inputs)
@@ -179,33 +181,34 @@ class ButterflyBlock(MixingLayer):
 
 
 def _replace(shape, axis, size):
-    """`shape` with another size of one axis."""
+    """Return `shape` with size `size` on `axis`."""
     return (*shape[:axis], size, *shape[axis + 1 :])
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ButterflyAttention(LocalAttention):
-    """Multi-head softmax self-attention within blocks of tokens that lie a stride apart.
+    """Attend with softmax attention within strided blocks of tokens.
 
-    The stride grows from layer to layer; with blocks of about the root of the number of tokens, two
-    layers mix all of them. The rest of a Transformer layer processes each token separately, so this
-    equals `ButterflyBlock` around the whole layer. The weights are those of `SoftmaxAttention`.
+    The stride grows with the layer index. If `block_size` is about the square root of the number of
+    tokens, two layers mix all tokens. The rest of a Transformer layer processes each token
+    separately, so this equals `ButterflyBlock` around the whole layer. The weights match those of
+    `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the others are never attended to. In a block without real tokens they attend as if nothing were
-    masked. Which tokens share a block depends on how many there are, padding included.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding is never attended to. In a block without real tokens, tokens attend as if nothing were
+    masked. The blocks depend on the number of tokens, including padding.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: See
             `SoftmaxAttention`.
-        block_size: Tokens per block, at least 2; it divides their number. `None`: the power of two
-            at or above the root of that number, which must be known.
-        layer_index: 0-based index of this layer, which is the butterfly's stage.
+        block_size: Tokens per block, at least 2. It must divide the number of tokens. `None`: the
+            smallest power of two not below the square root of that number, which must be known.
+        layer_index: Index of this layer, from 0. It selects the stage of the butterfly.
         num_layers: Number of layers of the model.
 
     Raises:
-        ValueError: for an argument out of range, a width that the heads do not fit, or blocks that
-            do not fill the tokens.
+        ValueError: for an argument out of range, an input width that the heads do not divide, or
+            blocks that do not fill the tokens.
 
     Example:
 
@@ -242,18 +245,18 @@ class ButterflyAttention(LocalAttention):
         if tokens is not None:
             butterfly_stages(tokens, size)
 
-    def call(  # type: ignore[override]  # as of its base
+    def call(  # type: ignore[override]  # has no `attention_mask`
         self, inputs: Any, mask: Any = None, training: bool | None = None
     ) -> Any:
         tokens, mask = map(self._order, flatten_map(inputs, mask))
         return unflatten_map(self._order(super().call(tokens, mask, training), back=True), inputs)
 
     def attention_maps(self, inputs: Any, mask: Any = None) -> Any:  # type: ignore[override]
-        """The weights `(batch, blocks, heads, block_size, block_size)`, in the blocks' order."""
+        """Return attention weights `(batch, blocks, heads, block_size, block_size)`."""
         return super().attention_maps(*map(self._order, flatten_map(inputs, mask)))
 
     def _order(self, x, back=False):
-        """Bring the tokens of every block together, or back to their places."""
+        """Bring the tokens of every block together, or undo it."""
         if x is None:
             return None
         order = butterfly_unpermute if back else butterfly_permute

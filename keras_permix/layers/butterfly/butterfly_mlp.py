@@ -1,4 +1,4 @@
-"""Butterflies of block-diagonal layers, which mix all channels for a fraction of the weights."""
+"""Mix all channels with few parameters, by butterflies of block-diagonal layers."""
 
 import math
 from typing import Any
@@ -14,13 +14,13 @@ from keras_permix.utils.checks import check_integer
 
 
 class Butterfly(Composite):
-    """Mix blocks of channels, one stage after the other, each between two permutations.
+    """Mix blocks of channels in stages, each between two permutations.
 
     A subclass makes its layers in `build` and implements `mix(columns, stage)`, which mixes runs of
-    `block_size` channels. Channels are the first axis meanwhile: they move as whole rows.
+    `block_size` channels on the first axis.
 
     Args:
-        block_size: Channels per block, at least 2; it divides the number of channels.
+        block_size: Channels per block, at least 2. It must divide the number of channels.
     """
 
     def __init__(self, block_size: int, **kwargs: Any) -> None:
@@ -30,14 +30,14 @@ class Butterfly(Composite):
 
     def build(self, input_shape: Shape) -> None:
         check_blocks(self.block_size, input_shape)
-        size: Any = input_shape[-1]  # which is known
+        size: Any = input_shape[-1]  # not None, as `check_blocks` ensures
         self.stages = butterfly_stages(size, self.block_size)
         self.blocks = size // self.block_size
 
     def make_dense(
         self, name: str, channels: int, units: int, **arguments: Any
     ) -> list[BlockDense]:
-        """Make a `BlockDense` for every stage, of `channels` to `units` channels in each block."""
+        """Make a `BlockDense` per stage that maps `channels` to `units` in each block."""
         arguments = dict(axis=0, dtype=self.dtype_policy, **arguments)
         layers = [
             BlockDense(self.blocks, units, name=f"{name}_{stage}", **arguments)
@@ -48,7 +48,7 @@ class Butterfly(Composite):
         return layers
 
     def mix(self, columns: Tensor, stage: int) -> Tensor:
-        """Mix every block of `stage`, a run of `block_size` rows, with itself."""
+        """Mix within every block of `stage`, a run of `block_size` rows."""
         raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -62,17 +62,17 @@ class Butterfly(Composite):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ButterflyLinear(Butterfly):
-    """A linear map of all channels as a product of sparse ones.
+    """Apply a linear map to all channels, as a product of sparse maps.
 
     Stage `i` multiplies every block of `block_size` channels, `min(block_size**i, channels /
     block_size)` apart, by a separate kernel, without bias. The number of stages is
-    `log(channels) / log(block_size)`, rounded up, which mixes all channels. The kernels, and so the
-    layer, are initialized to the identity.
+    `log(channels) / log(block_size)`, rounded up, which mixes all channels. Every kernel is
+    initialized to the identity.
 
     Input and output: `(..., channels)`.
 
     Args:
-        block_size: Channels per block, at least 2; it divides the number of channels.
+        block_size: Channels per block, at least 2. It must divide the number of channels.
 
     Raises:
         ValueError: for blocks that do not fill the channels in every stage.
@@ -104,15 +104,14 @@ class ButterflyMLP(Butterfly):
     """Mix all channels by small MLPs, one for every block of every stage.
 
     An MLP is `activation(block @ k1 + b1) @ k2 + b2` with `block_size * expansion` hidden units.
-    The stages are those of `ButterflyLinear`, in series, with nothing between them.
+    The stages are those of `ButterflyLinear`, in series, without residuals or normalization.
 
     Input and output: `(..., channels)`.
 
     Args:
-        block_size: Channels per block, at least 2; it divides the number of channels.
-        expansion: Hidden units of an MLP for each of its channels.
-        activation: What `keras.activations.get` takes, called for all hidden channels, the last
-            axis; those that are not Keras' own, or mix channels, cost transpositions.
+        block_size: Channels per block, at least 2. It must divide the number of channels.
+        expansion: Ratio of hidden units to channels.
+        activation: See `BlockDense`.
 
     Raises:
         ValueError: for an argument out of range, or blocks that do not fill the channels in every
@@ -150,27 +149,26 @@ class ButterflyMLP(Butterfly):
 
 @keras.saving.register_keras_serializable("keras_permix")
 def identity_blocks(shape, dtype=None):
-    """Start every block as the identity."""
+    """Initialize every block to the identity."""
     return keras.ops.tile(keras.ops.eye(shape[-1], dtype=dtype), (shape[0], 1, 1))
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ButterflyLinearMLP(Composite):
-    """An MLP of two linear maps, each a product of two block-diagonal ones.
+    """Apply an MLP of two linear maps, each a product of two block-diagonal maps.
 
     With `channels = b * b` and `h = b * expansion`: `b` blocks `(b, h)` → transpose → `h` blocks
     `(b, b)`, bias → activation → `h` blocks `(b, b)` → transpose → `b` blocks `(h, b)`, bias.
-    A transposition exchanges blocks and members, so that each map mixes everything.
+    Transposing swaps blocks and their entries, so that each map mixes all channels.
 
     Input and output: `(..., channels)`.
 
     Args:
-        expansion: Hidden units for each channel.
-        activation: What `keras.activations.get` takes, called for all hidden channels, the last
-            axis; those that are not Keras' own, or mix channels, cost transpositions.
+        expansion: Ratio of hidden units to channels.
+        activation: See `BlockDense`.
 
     Raises:
-        ValueError: for an argument out of range, or a number of channels that is no square.
+        ValueError: for an argument out of range, or a number of channels that is not a square.
 
     Example:
 
@@ -196,7 +194,7 @@ class ButterflyLinearMLP(Composite):
         side = math.isqrt(channels)
         if side < 2 or side**2 != channels:
             raise ValueError(
-                "ButterflyLinearMLP takes a square number of channels. "
+                "ButterflyLinearMLP takes a square number of channels, at least 4. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
         wide, policy = side * self.expansion, self.dtype_policy
@@ -218,7 +216,7 @@ class ButterflyLinearMLP(Composite):
         columns, shape = as_columns(inputs)
         for spread, gather in (self.mlp_in, self.mlp_out):
             columns = spread(columns)
-            # As a matrix with a block in each row, transposed.
+            # Transpose the matrix whose rows are the blocks.
             columns = exchange(columns, spread.blocks, columns.shape[0] // spread.blocks, axis=0)
             columns = gather(columns)
         return as_rows(columns, shape)

@@ -1,4 +1,4 @@
-"""The block of the Patch-Only MLP-Mixer, which mixes images without tokens or channels."""
+"""Mix images patch by patch (Patch-Only MLP-Mixer)."""
 
 import itertools
 import math
@@ -18,23 +18,23 @@ from keras_permix.utils.checks import check_integer, check_positive
 class PatchOnlyMixer(Composite):
     """Mix the pixels and channels of every patch by one MLP, with a residual.
 
-    `patches = patchify(images)`, `images + unpatchify(dense(gelu(dense(norm(patches)))))`; the MLP
-    is shared by all patches. Several patch sizes follow each other with separate weights.
-    Patches of co-prime sizes overlap, so that all pixels are mixed.
+    Computes `images + unpatchify(dense(gelu(dense(norm(patchify(images))))))`. All patches share
+    the MLP. Several patch sizes are applied in order, with separate weights. Patches of co-prime
+    sizes overlap, so that all pixels are mixed.
 
-    Input and output: `(batch, height, width, channels)`; the patch sizes divide height and width,
-    which may be unknown while TensorFlow traces.
+    Input and output: `(batch, height, width, channels)`. The patch sizes must divide height and
+    width, which may be unknown while TensorFlow traces.
 
     Args:
-        patch_size: Side of a patch in pixels, or several sides, as (5, 7).
-        expansion: Hidden units of the MLP for each of its features.
+        patch_size: Side of a patch in pixels, or several sides, such as (5, 7).
+        expansion: Ratio of hidden units to features of a patch.
         epsilon: Epsilon of the layer normalization, over the features of a patch.
 
     Raises:
         ValueError: for an argument out of range, or sizes that do not divide height and width.
 
     Warns:
-        UserWarning: for several sizes that are not co-prime, since mixing stays incomplete.
+        UserWarning: for several sizes that are not co-prime, because mixing stays incomplete.
 
     Example:
 
@@ -97,10 +97,10 @@ class PatchOnlyMixer(Composite):
 
 
 def warn_of_common_factors(patch_sizes):
-    """Warn where patches of several sizes have borders in common, which nothing crosses."""
+    """Warn if patches of several sizes share borders, across which no pixels mix."""
     if any(math.gcd(*pair) > 1 for pair in itertools.combinations(patch_sizes, 2)):
         warnings.warn(
-            "The sizes in `patch_size` should be co-prime in pairs: these mix pixels only within "
+            "The sizes in `patch_size` should be pairwise co-prime: these mix pixels only within "
             f"squares of {math.lcm(*patch_sizes)} pixels. Received: patch_size={patch_sizes}",
             stacklevel=3,
         )

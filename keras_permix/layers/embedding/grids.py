@@ -5,37 +5,37 @@ from keras import ops
 
 
 def nearest(old, new):
-    """Return the nearest of `old` positions for each of `new` positions along a side."""
+    """Return the index of the nearest of `old` positions for each of `new` positions."""
     return (2 * np.arange(new) + 1) * old // (2 * new)
 
 
 def nearest_on_grid(old, new):
-    """Do the same for squares with these sides, whose positions are counted by rows."""
+    """Return the nearest positions on a square of side `old`, in row order."""
     places = nearest(old, new)
     return (places[:, None] * old + places).ravel()
 
 
 def copy(weights, places, axis, summed=False):
-    """Copy entries of an axis to where `places` says; those that are `summed` share their value."""
+    """Take the entries `places` of an axis; if `summed`, divide each by its number of copies."""
     copied = ops.take(weights, places, axis=axis)
     return _share(copied, np.bincount(places)[places], axis) if summed else copied
 
 
 def merge(weights, places, axis, summed=False):
-    """Undo `copy`: return the mean or, if `summed`, the sum of entries copied from one."""
+    """Undo `copy`: return the mean or, if `summed`, the sum of the copies of each entry."""
     rows = ops.moveaxis(ops.convert_to_tensor(weights), axis, 0)
     merged = ops.moveaxis(ops.segment_sum(rows, places, num_segments=places.max() + 1), 0, axis)
     return merged if summed else _share(merged, np.bincount(places), axis)
 
 
 def _share(weights, counts, axis):
-    """Divide every entry of an axis by a separate number."""
+    """Divide the entries of an axis by `counts`."""
     shape = [-1 if index == axis else 1 for index in range(len(weights.shape))]
     return weights / ops.convert_to_tensor(counts.reshape(shape), weights.dtype)
 
 
 def resize(weights, old, new, axis, summed=False, near=nearest_on_grid):
-    """Resize an axis from the places of `old` to those of `new`, as `near` has them."""
+    """Resize an axis from size `old` to `new`; `near` returns the nearest positions."""
     if new < old:
         return merge(weights, near(new, old), axis, summed)
     return copy(weights, near(old, new), axis, summed)
@@ -65,17 +65,17 @@ def resize_dense(weights, shape, old, new):
 
 
 def resize_steps(steps, before, after, extra=0):
-    """Scale shift steps as moves on a grid, as an image is resized.
+    """Scale shift steps to another grid.
 
-    A step along tokens in rows stands for several moves by rows and columns. On 8 x 8 tokens, 63 is
-    7 rows down and 7 columns to the right, or one column to the left. The shortest move is used, so
-    that neighbors stay neighbors. Rows and columns are then scaled by the ratio of the grids and
-    rounded, halves to even.
+    A step along tokens in row order stands for several moves by rows and columns. On 8 x 8 tokens,
+    63 is 7 rows down and 7 columns to the right, or one column to the left. The shortest move is
+    used, so that neighbors stay neighbors. Rows and columns are scaled by the ratio of the grids
+    and rounded, halves to even.
 
     Args:
-        steps: One integer per channel, of any sign and size.
-        before, after: (rows, columns) of the grid that the steps are for, and of the new one.
-        extra: Tokens in front of the grid, such as a class token, the same in both.
+        steps: Integers, one per channel.
+        before, after: (rows, columns) of the old and the new grid.
+        extra: Number of tokens in front of both grids, such as a class token.
 
     Returns:
         A list of integers from 0 to the new number of tokens - 1, one per channel.
@@ -88,12 +88,12 @@ def resize_steps(steps, before, after, extra=0):
     """
     tokens, new_tokens = (rows * columns + extra for rows, columns in (before, after))
     steps = np.array([int(step) % tokens for step in steps])
-    steps = np.where(steps > tokens // 2, steps - tokens, steps)  # the shorter way around
+    steps = np.where(steps > tokens // 2, steps - tokens, steps)  # the shorter direction
     return (_resized(steps, before, after) % new_tokens).tolist()
 
 
 def resize_delays(delays, before, after, least=0):
-    """Scale delays as `resize_steps` does steps, but never around the end, nor below the `least`.
+    """Scale delays as `resize_steps` does, without wrapping around and to at least `least`.
 
     Example:
 
@@ -105,15 +105,15 @@ def resize_delays(delays, before, after, least=0):
 
 
 def resize_distances(before, after):
-    """Map each distance of two tokens on a grid to a distance on the grid before.
+    """Map each distance between tokens on a new grid to a distance on the old grid.
 
-    Distances are read and scaled as `resize_delays` does delays.
+    Distances are scaled as in `resize_delays`.
 
     Args:
-        before, after: (rows, columns) of the grid whose distances are known, and of the new one.
+        before, after: (rows, columns) of the old and the new grid.
 
     Returns:
-        Integers of shape (2 * new tokens - 1,), for distances from the most negative on.
+        Integers of shape (2 * new tokens - 1,), for distances in ascending order.
 
     Example:
 

@@ -15,30 +15,30 @@ from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_floats, check_integer, check_positive
 
 RANGE = (0, 255)
-OVERSHOOT = 64  # of resampling filters of floats, beyond both ends
-DEEP = 1023  # Larger values are levels of 16 bits.
-SCALED = 8  # Smaller floats are 0–1, -1…1 or standardized, not nearly black.
+OVERSHOOT = 64  # how far resampled floats may exceed `RANGE`
+DEEP = 1023  # Larger values are 16-bit levels.
+SCALED = 8  # Smaller floats are 0–1, -1…1 or standardized, not dark images.
 IMAGES = 64  # number of images to check
 
 
 def check_image_range(images):
-    """Check the values of up to 64 images, at equal distances.
+    """Check the values of up to 64 evenly spaced images of a batch.
 
     Args:
         images: An array or a tensor `(batch, height, width, channels)` or, with one channel,
             `(batch, height, width)`. Other ranks are not checked.
 
     Returns:
-        A warning if they look scaled, else `None`.
+        A warning if the images look scaled, else `None`.
 
     Raises:
-        ValueError: for values outside 0–255, or that are not finite.
+        ValueError: for values outside 0–255, or values that are not finite.
 
     Example:
 
     >>> from keras_permix.layers.embedding.images import check_image_range
     >>> check_image_range(np.full((1, 8, 8, 3), 0.5))[:43]
-    '`x` must hold images of 0–255, and seems to'
+    '`x` must hold images of 0–255, but seems to'
     """
     known = isinstance(images, np.ndarray)
     dtype = images.dtype.name if known else keras.backend.standardize_dtype(images.dtype)
@@ -48,18 +48,16 @@ def check_image_range(images):
     low, high = float(np.min(values)), float(np.max(values))
     received = f"Received: x from {low:.6g} to {high:.6g}, {dtype}"
     if not np.isfinite(low + high):
-        raise ValueError(f"`x` must hold images of 0–255, of finite numbers. {received}")
+        raise ValueError(f"`x` must hold images of 0–255, without NaN or infinity. {received}")
     whole = "int" in dtype
     overshoot = 0 if whole else OVERSHOOT
     if not (RANGE[0] - overshoot <= low and high <= RANGE[1] + overshoot):
-        deep = " Those of 16 bits are divided by 257 first." if 0 <= low and high > DEEP else ""
-        raise ValueError(
-            f"`x` must hold images of 0–255, which the model itself scales.{deep} {received}"
-        )
+        deep = " Divide 16-bit images by 257." if 0 <= low and high > DEEP else ""
+        raise ValueError(f"`x` must hold images of 0–255; the model scales them.{deep} {received}")
     if 0 < max(-low, high) <= (1 if whole else SCALED):
         return (
-            "`x` must hold images of 0–255, and seems to be scaled already, which the model does "
-            f"itself: give it the images as they were, or times 255 if they are of 0–1. {received}"
+            "`x` must hold images of 0–255, but seems to be scaled already. The model scales "
+            f"images: pass the original ones, or multiply images of 0–1 by 255. {received}"
         )
     return None
 
@@ -71,18 +69,18 @@ class ImagePreprocessor(Composite):
     Input: `(batch, height, width, channels)`, any integer or float dtype, 0–255.
     Output: `(batch, image_size, image_size, channels)`, `(x / 255 - mean) / std`, computed in
     float32 and returned in the layer's compute dtype. Images of another size are resized (bilinear,
-    antialiased) first. The layer checks the values of the first images outside of a compiled step
+    antialiased) first. Outside of compiled steps, the layer checks the values of the first batch
     and warns if they look scaled.
 
     Args:
         image_size: Side of the output in pixels.
-        mean, std: One value per channel, on the scale 0–1; those of `std` above 0.
+        mean, std: One value per channel, on the scale 0–1. `std` must be positive.
         align_corners: Whether resizing aligns the centers of the corner pixels, as the Dimension
             Mixer's networks do, instead of the borders of the images.
 
     Raises:
-        ValueError: for an argument out of range, a `mean` and a `std` of different channels, images
-            of another shape, or first images with values outside 0–255.
+        ValueError: for an argument out of range, a `mean` and a `std` of different lengths, images
+            of another shape, or values outside 0–255 in the first batch.
 
     Example:
 
@@ -108,10 +106,10 @@ class ImagePreprocessor(Composite):
         floats = check_floats("std", std, len(self.mean), "channel")
         self.std = [check_positive("std", value) for value in floats]
         self.align_corners = align_corners
-        self.looked = False  # whether any values were checked
+        self.looked = False  # whether values were checked
 
     def check(self, inputs: Any) -> str | None:
-        """Check images, which may lack the axis of a single channel; return a warning or `None`.
+        """Check images and return a warning or `None`; a single channel needs no axis.
 
         Raises:
             ValueError: for another number of channels, or values outside 0–255.
@@ -121,9 +119,9 @@ class ImagePreprocessor(Composite):
         return check_image_range(inputs)
 
     def resized(self, images: Sequence[Tensor]) -> np.ndarray:
-        """Resize single images of any sizes on the host, with NumPy, as the layer itself would.
+        """Resize images of different sizes with NumPy, as the layer would.
 
-        A compiled step then sees a single size, for which it is compiled once.
+        A compiled step is then compiled for one size only.
 
         Args:
             images: Arrays or tensors `(height, width, channels)`, 0–255.
@@ -161,7 +159,7 @@ class ImagePreprocessor(Composite):
 
 
 def _is_plain(images):
-    """Return whether the first image is constant, as when Keras infers a model's shapes."""
+    """Return whether the first image is constant, as in Keras' shape inference."""
     first = ops.convert_to_numpy(images[:1])
     return first.size == 0 or first.min() == first.max()
 
@@ -177,11 +175,10 @@ def _resize(images, size, align_corners):
 
 
 def _tents(old, new, align_corners, numpy=ops):
-    """Return the weights of `old` pixels along a side in each of `new` pixels.
+    """Return weights `(new, old)` that resize a side of `old` pixels linearly, with antialiasing.
 
-    Each is a mean of the pixels near its position, with weights that decrease to zero with the
-    distance: that of one pixel if the side grows, of a step if it shrinks. `old` may be a tensor.
-    `numpy` is `keras.ops` or NumPy.
+    Weights decrease to zero over one pixel if the side grows, and over one step if it shrinks.
+    `old` may be a tensor. `numpy` is `keras.ops` or NumPy.
     """
     old_size, places = numpy.array(old, "float32"), numpy.arange(new, dtype="float32")
     step = (old_size - 1) / max(new - 1, 1) if align_corners else old_size / new
@@ -205,35 +202,36 @@ def check_images(images, channels, squeezed=False):
             f"{_way_to_images(shape, channels)} Received: images.shape={shape}"
         )
     if 0 in shape[1:3]:
-        raise ValueError(f"`images` must have a pixel or more. Received: images.shape={shape}")
+        raise ValueError(f"`images` must not be empty. Received: images.shape={shape}")
 
 
 def with_channel(images: Any, channels: int) -> Any:
-    """Return images with the axis of a single channel, which arrays or tensors may lack."""
+    """Add the channel axis to gray images that lack it."""
     known = isinstance(images, np.ndarray) or ops.is_tensor(images)
     return images[..., None] if known and _lacks_channel(images.shape, channels) else images
 
 
 def _lacks_channel(shape, channels):
-    """Return whether a shape is that of gray images without a channel axis."""
+    """Return whether `shape` is that of gray images without a channel axis."""
     return channels == 1 and len(shape) == 3 and shape[-1] != 1
 
 
 def _way_to_images(shape, channels):
-    """Return a hint that turns an array of another shape into images, if its shape allows one."""
+    """Return a hint on how to convert an array of `shape` to images, or an empty string."""
     if len(shape) == 3 and shape[-1] == channels:
-        return " `images[None]` makes a batch of one, `numpy.stack` of several of one size."
+        return " For one image, pass `images[None]`; for several, `numpy.stack(images)`."
     if len(shape) == 3:
         gray = "images[..., None]"
-        return f" Gray ones are `{gray if channels == 1 else f'numpy.repeat({gray}, 3, -1)'}`."
+        way = gray if channels == 1 else f"numpy.repeat({gray}, 3, -1)"
+        return f" For gray images, pass `{way}`."
     if len(shape) != 4:
         return ""
     if shape[1] == channels:
         return " `numpy.moveaxis(images, 1, -1)` puts channels last."
     ways = {
-        (1, 3): "`numpy.repeat(images, 3, -1)` gives gray ones three channels.",
-        (4, 3): "`keras_permix.data.read_image` reads files so, white where they are transparent.",
-        (3, 1): "`images.mean(-1, keepdims=True)` makes gray ones.",
+        (1, 3): "`numpy.repeat(images, 3, -1)` converts gray images to three channels.",
+        (4, 3): "`keras_permix.data.read_image` removes the alpha channel of files.",
+        (3, 1): "`images.mean(-1, keepdims=True)` converts images to gray.",
     }
     way = ways.get((shape[-1], channels))
     return f" {way}" if way else ""
@@ -243,8 +241,8 @@ def _way_to_images(shape, channels):
 class PatchEmbedding(Composite):
     """Cut images into square patches and project each to a token.
 
-    Input: `(batch, height, width, channels)`. Output: `(batch, patches, hidden_dim)`, the patches
-    in rows. A patch is flattened in (row, column, channel) order; see `keras_permix.ops.patchify`.
+    Input: `(batch, height, width, channels)`. Output: `(batch, patches, hidden_dim)`, in row order.
+    A patch is flattened in (row, column, channel) order; see `keras_permix.ops.patchify`.
 
     Args:
         patch_size: Side of a patch in pixels. It must divide the sides of the image.

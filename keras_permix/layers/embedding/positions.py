@@ -17,21 +17,19 @@ RESIZINGS = ("bicubic", "nearest")
 
 @keras.saving.register_keras_serializable("keras_permix")
 class PositionEmbedding(Composite):
-    """Add a learned position to every token, and prepend a class token where one is used.
+    """Add a learned position to every token, and optionally prepend a class token.
 
-    Input: `(batch, tokens, channels)`, of a known number of tokens unless `max_tokens` is given.
-    Output: the same, or one token more.
+    Input: `(batch, tokens, channels)`. The number of tokens must be known unless `max_tokens` is
+    given. Output: the same shape, or one token more.
 
     Args:
         use_class_token: Whether to prepend a learned class token.
-        keep_unused: Without a class token, hold its weights and the position row that it would
-            have all the same, so that parameter counts equal the papers'.
-        max_tokens: Number of tokens that there are positions for, of which the input may have
-            fewer. `None`: as many as the input has.
+        keep_unused: Whether to create the weights of the class token even if it is not used, so
+            that parameter counts match those of the papers.
+        max_tokens: Largest number of tokens. `None`: the number at build time.
 
     Raises:
-        ValueError: for a wrong shape, an unknown number of tokens, or more than there are positions
-            for.
+        ValueError: for a wrong shape, an unknown number of tokens, or more tokens than positions.
 
     Example:
 
@@ -62,7 +60,7 @@ class PositionEmbedding(Composite):
         tokens = given if self.max_tokens is None else self.max_tokens
         if tokens is None or (given or 0) > tokens:
             raise ValueError(
-                "PositionEmbedding needs a known number of tokens, no more than `max_tokens`. "
+                "PositionEmbedding needs a known number of tokens, at most `max_tokens`. "
                 f"Received: input_shape={tuple(input_shape)}, max_tokens={self.max_tokens}"
             )
         has_class_token = self.use_class_token or self.keep_unused
@@ -85,11 +83,11 @@ class PositionEmbedding(Composite):
         return tokens + ops.cast(self.table[:, : ops.shape(tokens)[1]], tokens.dtype)
 
     def _check_number(self, tokens):
-        """Check that there are as many positions: now, or once TensorFlow knows the number."""
+        """Check the number of tokens, at run time if TensorFlow does not know it yet."""
         positions = self.table.shape[1] - (self.use_class_token or self.keep_unused)
         number = ops.shape(tokens)[1]
         rule = (
-            "PositionEmbedding takes no more tokens than it has positions for. "
+            "PositionEmbedding takes no more tokens than it has positions. "
             f"Received: positions={positions}, tokens="
         )
         return require(tokens, number <= positions, rule, number)
@@ -111,12 +109,12 @@ def resize_table(table, before, after, resizing="bicubic"):
 
     Args:
         table: The table of `before`, `(1, rows, width)`.
-        before, after: `PositionEmbedding`s, built for the old and for the new number of patches.
-            A class token's row, in front of the grid or unused behind it, is kept as it is.
-        resizing: "bicubic", antialiased; or "nearest", which repeats rows and columns.
+        before, after: `PositionEmbedding` layers, built for the old and the new number of patches.
+            The row of a class token, before the grid or unused after it, is kept.
+        resizing: "bicubic" (antialiased) or "nearest", which repeats rows and columns.
 
     Returns:
-        `(1, rows of after, width)`, or `None` where one has a row for a class token elsewhere.
+        Tensor `(1, rows of after, width)`, or `None` if the rows of class tokens differ.
     """
     if _extra_rows(before) != _extra_rows(after):
         return None
@@ -138,7 +136,7 @@ def _resize_bicubically(grid, old, new):
     """Resize `(1, old * old, width)` to `(1, new * new, width)`."""
     width = grid.shape[2]
     grid = ops.reshape(grid, (1, old, old, width))
-    # Without antialiasing the backends' bicubic filters differ.
+    # Without antialiasing, the bicubic filters of the backends differ.
     grid = ops.image.resize(
         grid, (new, new), interpolation="bicubic", antialias=True, data_format="channels_last"
     )
@@ -146,6 +144,6 @@ def _resize_bicubically(grid, old, new):
 
 
 def _extra_rows(layer):
-    """Return the numbers of rows before the grid and after it."""
+    """Return the number of rows before and after the grid."""
     first = int(layer.use_class_token)
     return first, int(layer.keep_unused and not first)

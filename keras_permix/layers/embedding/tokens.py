@@ -16,7 +16,7 @@ from keras_permix.utils.checks import check_choice, check_integer
 class SplitPairs(keras.layers.Layer):
     """Reshape pairs `(batch, 2, tokens)` to `(2 * batch, tokens)`, one text after the other.
 
-    Integers or booleans stay what they are. The number of tokens may be unknown.
+    The dtype is kept. The number of tokens may be unknown.
     """
 
     def call(self, pairs):
@@ -33,20 +33,20 @@ POSITIONS = (None, "sinusoid", "learned")
 
 @keras.saving.register_keras_serializable("keras_permix")
 class TokenEmbedding(Composite):
-    """Embed token ids, prepend a class token where one is used, and add positions.
+    """Embed token ids, optionally prepend a class token, and add positions.
 
-    Input: integers `(batch, tokens)` below `vocabulary_size`. Output: `(batch, tokens, width)`, or
-    one token more. Position 0 is that of the class token, whether there is one or not. A mask
-    `(batch, tokens)` of the layer before gets a True for the class token.
+    Input: integers `(batch, tokens)` below `vocabulary_size`. Output: `(batch, tokens,
+    hidden_dim)`, or one token more. Sinusoids reserve position 0 for the class token, even without
+    one. A mask `(batch, tokens)` of the previous layer is extended by True for the class token.
 
     Args:
         vocabulary_size: Number of token ids.
         hidden_dim: Channels per token.
-        max_sequence_length: The most token ids that the layer can take.
-        positions: "sinusoid", fixed sines and cosines, which are no weights; "learned", drawn with
-            a standard deviation of 0.02; or `None`.
-        use_class_token: Whether to prepend a learned class token, zero at first.
-        stddev: Standard deviation that the vectors of token ids are drawn with.
+        max_sequence_length: Largest number of token ids.
+        positions: "sinusoid", constant sines and cosines; "learned", initialized with a standard
+            deviation of 0.02; or `None`.
+        use_class_token: Whether to prepend a learned class token, initialized to zero.
+        stddev: Standard deviation of the initial token embeddings.
 
     Raises:
         ValueError: for an argument out of range, or more than `max_sequence_length` token ids.
@@ -76,7 +76,7 @@ class TokenEmbedding(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.autocast = False  # of ids that are given as floats
+        self.autocast = False  # would round ids that are floats
         self.supports_masking = True
         self.vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
         self.hidden_dim = check_integer("hidden_dim", hidden_dim)
@@ -94,7 +94,7 @@ class TokenEmbedding(Composite):
             dtype=policy_at(self.dtype_policy, f"{self.path}/tokens"),
             name="tokens",
         )
-        self.embedding.supports_masking = True  # The mask is handed on by this layer.
+        self.embedding.supports_masking = True  # This layer propagates the mask.
         self.embedding.build(input_shape)
         if self.use_class_token:
             self.class_token = self.add_weight((1, 1, self.hidden_dim), "zeros", name="class_token")
@@ -111,7 +111,7 @@ class TokenEmbedding(Composite):
     def call(self, tokens: Any) -> Any:
         if tokens.shape[1] is not None and tokens.shape[1] > self.max_sequence_length:
             raise ValueError(
-                "There must be no more tokens than `max_sequence_length`. "
+                "The number of tokens must not exceed `max_sequence_length`. "
                 f"Received: tokens.shape={tuple(tokens.shape)}, "
                 f"max_sequence_length={self.max_sequence_length}"
             )
@@ -135,7 +135,7 @@ class TokenEmbedding(Composite):
 
 
 def sinusoid(rows: int, hidden_dim: int) -> np.ndarray:
-    """Return sines of positions in even channels and cosines in odd ones, `(rows, width)`."""
+    """Return `(rows, hidden_dim)` sines of positions in even channels and cosines in odd ones."""
     channels = np.arange(hidden_dim)
     angles = np.arange(rows)[:, None] * 10000.0 ** (-(channels - channels % 2) / hidden_dim)
     return np.where(channels % 2, np.cos(angles), np.sin(angles))

@@ -1,1 +1,1 @@
-"""Graphormer, with attention or sorting."""
+"""Define the layers of Graphormer, with attention or sorting."""

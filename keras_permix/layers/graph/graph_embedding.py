@@ -10,22 +10,22 @@ from keras_permix.layers.parts.masks import with_first
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
-ROWS = 512  # of each table: of degrees, of distances, of one feature of nodes or edges
+ROWS = 512  # rows of each table of degrees, distances, or one feature of nodes or edges
 AXES = {"x": 3, "in_degree": 2, "out_degree": 2}
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class GraphEmbedding(Composite):
-    """Embed the nodes of graphs by their features and degrees, behind a virtual node.
+    """Embed the nodes of graphs by features and degrees, and prepend a virtual node.
 
-    Input: a dict of arrays as `keras_permix.data.pad_graphs` makes them, 0 for padding; what it
-    holds besides is not looked at:
+    Input: a dict of arrays from `keras_permix.data.pad_graphs`, 0 for padding. Other keys are
+    ignored.
 
-    * "x", `(batch, nodes, node_features)`, numbers of one table for all features;
+    * "x", `(batch, nodes, node_features)`, indices into one table for all features;
     * "in_degree" and "out_degree", `(batch, nodes)`, degree + 1.
 
-    Output: `(batch, nodes + 1, width)`, the learned virtual node first. Its Keras mask is True at
-    real nodes and at the virtual one.
+    Output: `(batch, nodes + 1, hidden_dim)`, the learned virtual node first. Its Keras mask is True
+    at real nodes and at the virtual node.
 
     Args:
         hidden_dim: Channels per token.
@@ -82,14 +82,14 @@ EDGES = {"multi_hop": "edge_input", "single": "attn_edge_type"}
 
 @keras.saving.register_keras_serializable("keras_permix")
 class GraphormerBias(Composite):
-    """Bias of the attention between the nodes of graphs, one per head.
+    """Compute the attention bias between the nodes of graphs, one per head.
 
-    Between nodes: a learned scalar for their distance, and one for the edges on the shortest path
-    between them. Between the virtual node, which is token 0, and the others: a learned scalar.
-    -inf where a token must not see another. All layers of a model share one bias.
+    The bias between two nodes is the sum of a learned scalar for their distance and one for the
+    edges on the shortest path between them. The bias of the virtual node, token 0, is one learned
+    scalar. It is -inf if a token must not attend to another. All layers of a model share one bias.
 
-    Input: a dict of arrays as `keras_permix.data.pad_graphs` makes them, 0 for padding; what it
-    holds besides is not looked at:
+    Input: a dict of arrays from `keras_permix.data.pad_graphs`, 0 for padding. Other keys are
+    ignored.
 
     * "attn_bias", `(batch, nodes + 1, nodes + 1)`, 0 or -inf;
     * "spatial_pos", `(batch, nodes, nodes)`, distance + 1;
@@ -100,11 +100,11 @@ class GraphormerBias(Composite):
 
     Args:
         num_heads: Number of heads.
-        edges: "multi_hop" (the edges on the path, each with a matrix of its hop, averaged
-            over the path) or "single" (only the edge that joins the two nodes).
-        max_hops: Edges of a path that count; a longer path is divided by this length as well.
-        hop_tables: Matrices to hold, of which the first `max_hops` are used. `None`: no more than
-            these. The released code holds 128.
+        edges: "multi_hop" (the mean over the edges of the path, with a matrix per hop) or "single"
+            (only the edge between the two nodes).
+        max_hops: Number of edges of a path to use. The sum over longer paths is divided by it.
+        hop_tables: Number of matrices to create, at least `max_hops`, which are used. Defaults to
+            `max_hops`. The released code creates 128.
 
     Raises:
         ValueError: for an argument out of range, or arrays missing from the dict.
@@ -166,15 +166,15 @@ class GraphormerBias(Composite):
             edges = look_up(self.edge_table, graphs["attn_edge_type"])
             among_nodes = among_nodes + ops.mean(edges, axis=3)
         bias = self._add_virtual_node(ops.transpose(among_nodes, (0, 3, 1, 2)))
-        return bias + 2 * graphs["attn_bias"][:, None]  # twice, as the released code has it
+        return bias + 2 * graphs["attn_bias"][:, None]  # twice, as in the released code
 
     def _path_bias(self, paths, distance):
-        """`sum_t mean_f(edge_table[paths[t, f]]) @ hop_table[t]` over the length of the path."""
-        if paths.shape[3] is None:  # a graph that is compiled for any number of hops
+        """Return `sum_t mean_f(edge_table[paths[t, f]]) @ hop_table[t] / length`."""
+        if paths.shape[3] is None:  # compiled for any number of hops
             paths = ops.pad(paths, (*[(0, 0)] * 3, (0, self.max_hops), (0, 0)))
             paths = paths[:, :, :, : self.max_hops]
         hops, features = min(self.max_hops, paths.shape[3] or self.max_hops), paths.shape[4]
-        # The matrices go to the rows of the table, which are fewer than the edges of all paths.
+        # Multiply the tables, which have fewer rows than all paths have edges.
         tables = ops.matmul(self.edge_table, self.hop_table[:hops])
         parts = [
             look_up(tables[hop], paths[..., hop, feature])
@@ -196,17 +196,17 @@ class GraphormerBias(Composite):
 
 
 def look_up(table, numbers):
-    """Rows of a table; row 0 stands for padding, and is zero whatever the table holds."""
+    """Return rows of a table; row 0 stands for padding and is always zero."""
     return ops.take(ops.pad(table[1:], ((1, 0), (0, 0))), numbers, axis=0)
 
 
 def _check_arrays(shapes, axes, name):
-    """Check the numbers of axes of the arrays of graphs; return the features of one of them."""
+    """Check the ranks of the arrays of graphs; return the last axis of array `name`."""
     given = shapes if isinstance(shapes, dict) else {}
     wrong = any(len(given.get(key, ())) != count for key, count in axes.items())
     if wrong or given[name][-1] is None:
         raise ValueError(
             f"`graphs` must be a dict of the arrays {list(axes)} with {list(axes.values())} axes, "
-            f"of known features. Received: {shapes}"
+            f"with a known number of features. Received: {shapes}"
         )
     return given[name][-1]

@@ -1,4 +1,4 @@
-"""Token mixers of `GraphormerBlock`, which know the bias of the graph."""
+"""Define the token mixers of `GraphormerBlock`, which take the bias of the graph."""
 
 import keras
 from keras import ops
@@ -19,23 +19,25 @@ MODES = ("paper", "release")
 
 @keras.saving.register_keras_serializable("keras_permix")
 class GraphAttention(Composite):
-    """`softmax(query keyᵀ / sqrt(head_dim) + bias) value` per head, and an output projection.
+    """Attend to nodes with a bias, and project the output.
 
-    All four projections have biases.
+    Computes `softmax(query keyᵀ / sqrt(head_dim) + bias) value` per head. All four projections have
+    biases.
 
     Input: tokens `(batch, tokens, channels)` and bias `(batch, num_heads, tokens, tokens)`, -inf
-    where the query of a row may not see the key of a column. Output: like the tokens. A mask
-    `(batch, tokens)` is True at real tokens, which alone are seen. A query that may see nothing
-    attends as if nothing were masked: as if there were no mask, and 0 in place of -inf.
+    where the query of a row may not attend to the key of a column. Output: the shape of the tokens.
+    A mask `(batch, tokens)` is True at real tokens. Padding is never attended to. A query without
+    visible keys attends as if nothing were masked, with 0 instead of -inf.
 
     Args:
-        num_heads: Number of heads; it divides the channels.
+        num_heads: Number of heads. It must divide the number of channels.
         dropout: Rate of the dropout on the attention map.
-        num_layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(num_layers)).
+        num_layers: Number of layers of the model. Kernels are initialized with a standard deviation
+            of 0.02 / sqrt(num_layers).
 
     Raises:
         ValueError: for an argument out of range, channels that `num_heads` does not divide, or a
-            bias of other heads.
+            bias with another number of heads.
 
     Example:
 
@@ -85,12 +87,12 @@ class GraphAttention(Composite):
         return self.output_dense(self.finish(mixed, values, tokens_mask, bias))
 
     def average(self, weights, values):
-        """The means of the values, with weights per head."""
+        """Return the means of the values, weighted per head."""
         mixed = ops.einsum("bhqk,bkhd->bqhd", weights, self.split_heads(values))
         return ops.reshape(mixed, ops.shape(values))
 
     def attention_maps(self, tokens, bias, tokens_mask=None):
-        """The weights `(batch, heads, tokens, tokens)` that the values are given."""
+        """Return the attention weights `(batch, heads, tokens, tokens)`."""
         allowed = bias > -float("inf")
         scores = self.scores(tokens, ops.where(allowed, bias, ops.zeros_like(bias)))
         if tokens_mask is not None:
@@ -108,6 +110,7 @@ class GraphAttention(Composite):
         return mixed
 
     def split_heads(self, x):
+        """Reshape `(batch, tokens, channels)` to `(batch, tokens, heads, head_dim)`."""
         batch, tokens, channels = ops.shape(x)
         return ops.reshape(x, (batch, tokens, self.num_heads, channels // self.num_heads))
 
@@ -119,16 +122,16 @@ class GraphSliceSort(GraphAttention):
     With `mixed = softmax(bias) value` per head, the output projection receives
 
     * `sort(mixed)` with `mode="paper"`,
-    * `mixed + sort(value)` with `mode="release"`, as the released code does.
+    * `mixed + sort(value)` with `mode="release"`, as in the released code.
 
-    Sorting goes over all real tokens, the virtual node included. Without a mask these are the
-    tokens that any query sees: the bias of padded graphs is -inf in the columns of padding.
+    All real tokens are sorted, including the virtual node. Without a mask, tokens that no query may
+    attend to count as padding.
 
     Args:
-        num_heads, dropout, num_layers: As of `GraphAttention`.
+        num_heads, dropout, num_layers: See `GraphAttention`.
         mode: "paper" or "release".
-        order: "ascend", "descend", "interleave" or "interleave_haar", as of `SliceSort`.
-        layer_index: 0-based index of this layer, used by the interleaved orders.
+        order: "ascend", "descend", "interleave" or "interleave_haar"; see `SliceSort`.
+        layer_index: Index of this layer, from 0, used by the interleaved orders.
 
     Raises:
         ValueError: as `GraphAttention`, and for an unknown `mode` or `order`.
@@ -175,11 +178,11 @@ class GraphSliceSort(GraphAttention):
         """Sort the channels of `(batch, tokens, channels)` over the real tokens."""
         if mask is None:
             seen = ops.any(bias > -float("inf"), axis=(1, 2))
-            mask = ops.broadcast_to(seen, ops.shape(x)[:2])  # one bias may serve all graphs
+            mask = ops.broadcast_to(seen, ops.shape(x)[:2])  # The batch axis of `bias` may be 1.
         return slice_sort(x, self.descending(x.shape[-1]), mask=mask)
 
     def descending(self, channels):
-        """Whether to sort descending: one bool, or a bool array `(channels,)`."""
+        """Return whether to sort descending, as a bool or a bool array `(channels,)`."""
         facts = dict(
             layer_index=self.layer_index,
             num_layers=self.num_layers,
@@ -189,6 +192,6 @@ class GraphSliceSort(GraphAttention):
 
 
 def make_dense(units, num_layers, activation=None, **kwargs):
-    """A dense layer that starts as Graphormer's do."""
+    """Make a dense layer that is initialized as in Graphormer."""
     initializer = keras.initializers.RandomNormal(stddev=0.02 * num_layers**-0.5)
     return Dense(units, activation, kernel_initializer=initializer, **kwargs)

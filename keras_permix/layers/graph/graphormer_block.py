@@ -1,4 +1,4 @@
-"""One layer of Graphormer, with attention or with sorting."""
+"""Define the block of Graphormer, with attention or sorting."""
 
 from typing import Any
 
@@ -21,20 +21,20 @@ MIXERS = {"attention": GraphAttention, "slice_sort": GraphSliceSort}
 
 @keras.saving.register_keras_serializable("keras_permix")
 class GraphormerBlock(Composite):
-    """A pre-norm block on the nodes of graphs, whose mixer knows the bias of the graph.
+    """Mix the nodes of graphs with a bias, then channels, in a pre-norm block.
 
-    `x = x + dropout(mixer(norm(x), bias))`, `x = x + dropout(dense(gelu(dense(norm(x)))))`.
+    Computes `x = x + dropout(mixer(norm(x), bias))`, then
+    `x = x + dropout(dense(gelu(dense(norm(x)))))`.
 
     Input: tokens `(batch, nodes + 1, channels)`, the virtual node first, and the bias
-    `(batch, num_heads, nodes + 1, nodes + 1)` of `GraphormerBias`. Output: like the tokens. A mask
-    `(batch, nodes + 1)` of the tokens is True at real tokens; Keras brings it, or it is given as
-    `tokens_mask`. Only real tokens are seen and sorted. Without a mask, tokens that nobody sees,
-    columns of -inf in the bias, count as padding. A query that may see nothing attends as if
-    nothing were masked.
+    `(batch, num_heads, nodes + 1, nodes + 1)` of `GraphormerBias`. Output: the shape of the tokens.
+    A mask `(batch, nodes + 1)`, propagated by Keras or passed as `tokens_mask`, is True at real
+    tokens. Padding is neither attended to nor sorted. Without a mask, tokens whose column of the
+    bias is -inf count as padding. A query without visible keys attends as if nothing were masked.
 
     Args:
-        num_heads: Number of heads; it divides the channels.
-        mlp_dim: Hidden width of the channel mixer. `None`: that of the tokens.
+        num_heads: Number of heads. It must divide the number of channels.
+        mlp_dim: Hidden width of the channel mixer. Defaults to the number of channels.
         mixer: "attention", "slice_sort" (without queries and keys), or a dict with this `"name"`.
             For "slice_sort" the dict accepts `"mode"` and `"order"` (see `SliceSort`). Mode
             "paper" sorts the values mixed by the softmax of the bias, and "release" adds sorted
@@ -42,12 +42,13 @@ class GraphormerBlock(Composite):
         dropout: Rate of the dropouts after the mixer and after the channel mixer.
         attention_dropout: Rate of the dropout on the attention map.
         epsilon: Epsilon of the layer normalizations.
-        layer_index: 0-based index of this layer, used by the interleaved orders.
-        num_layers: Number of layers of the model: kernels start at N(0, 0.02 / sqrt(num_layers)).
+        layer_index: Index of this layer, from 0, used by the interleaved orders.
+        num_layers: Number of layers of the model. Kernels are initialized with a standard deviation
+            of 0.02 / sqrt(num_layers).
 
     Raises:
         ValueError: for an argument out of range, an unknown mixer, channels that `num_heads` does
-            not divide, or a bias of other heads.
+            not divide, or a bias with another number of heads.
 
     Example:
 

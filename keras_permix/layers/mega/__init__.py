@@ -1,1 +1,1 @@
-"""Moving averages, and gated attention over them."""
+"""Define the layers of MEGA: moving averages and gated attention."""

@@ -1,4 +1,4 @@
-"""The multi-dimensional damped moving average as a layer."""
+"""Mix tokens by damped moving averages."""
 
 from typing import Any
 
@@ -22,21 +22,22 @@ from keras_permix.utils.checks import check_integer, check_positive_or_none, che
 
 @keras.saving.register_keras_serializable("keras_permix")
 class DampedEMA(Streaming, MixingLayer):
-    """Mix tokens by a moving average of each channel, which decays in `ema_dim` learned ways.
+    """Mix tokens by moving averages of each channel, with `ema_dim` learned decays.
 
-    `outputs = silu(average + omega * inputs)`; see `keras_permix.ops.damped_ema`. Time and memory
-    are linear in the tokens.
+    Computes `outputs = silu(average + omega * inputs)`; see `keras_permix.ops.damped_ema`. Time and
+    memory are linear in the tokens.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens stand in rows. A mask `(batch, tokens)`, or of a map, is True at real tokens:
-    the others count as zeros in the average. A layer of one direction without `truncation` streams
-    (`initial_state`, `step`, `chunk`) with a state of `ema_dim` numbers per channel.
+    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
+    tokens. Padding counts as zeros in the average. Without `bidirectional` and `truncation`, the
+    layer supports streaming (`initial_state`, `step`, `chunk`) with a state of `ema_dim` numbers
+    per channel.
 
     Args:
         ema_dim: Number of decays per channel.
-        bidirectional: Whether to average over the tokens that follow, too.
-        truncation: Number of tokens that a token is averaged over in each direction, itself
-            included. `None`: all.
+        bidirectional: Whether to average over later tokens as well.
+        truncation: Number of tokens to average over in each direction, including the token itself.
+            `None`: all tokens.
         dropout: Rate of the dropout of the outputs, in `[0, 1)`.
 
     Raises:
@@ -73,7 +74,7 @@ class DampedEMA(Streaming, MixingLayer):
         width = tokens_shape("DampedEMA", input_shape)[-1]
         rows = (2 * width if self.bidirectional else width, self.ema_dim)
         normal = keras.initializers.RandomNormal
-        # Never cast to a low precision, in which a slow decay would be none.
+        # Never cast to a low precision, which would round slow decays to 1.
         self.delta = self.add_weight(rows, normal(0, 0.2), name="delta", autocast=False)
         self.alpha = self.add_weight(rows, normal(0, 0.2), name="alpha", autocast=False)
         self.beta = self.add_weight(rows, _Alternating(), name="beta", autocast=False)
@@ -83,7 +84,7 @@ class DampedEMA(Streaming, MixingLayer):
 
     @property
     def op_weights(self) -> tuple[Tensor, ...]:
-        """The weights, in the order in which the op takes them."""
+        """Return the weights in the order of the arguments of the op."""
         return self.delta, self.alpha, self.beta, self.gamma, self.omega
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
@@ -112,7 +113,7 @@ class DampedEMA(Streaming, MixingLayer):
 
 
 class _Alternating(keras.initializers.RandomNormal):
-    """+1, -1, +1 … along the last axis, and a little noise."""
+    """Initialize to +1, -1, +1 … along the last axis, with noise."""
 
     def __init__(self):
         super().__init__(0, 0.02)

@@ -1,4 +1,4 @@
-"""The attention of MEGA: a single head whose queries and keys come from one projection."""
+"""Attend with a single head whose queries and keys share one projection (MEGA)."""
 
 from typing import Any
 
@@ -24,34 +24,35 @@ from keras_permix.utils.checks import check_choice, check_positive_or_none, chec
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
 BIASES = ("simple", "rotary")
-MEAN, DEVIATION = 0.707107, 0.282095  # with which laplace is nearest to relu2
+MEAN, DEVIATION = 0.707107, 0.282095  # make laplace approximate relu2
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class MegaAttention(Composite):
-    """Attend with queries and keys that are one shared representation, scaled and shifted.
+    """Attend with queries and keys that are scaled and shifted copies of a shared representation.
 
     Input: the shared representation `(batch, tokens, shared_dim)` and the values
-    `(batch, tokens, channels)`. Output: like the values. A mask `(batch, tokens)` is True at real
-    tokens; the others are not attended to. A query that sees no real token attends as if nothing
+    `(batch, tokens, channels)`. Output: the shape of the values. A mask `(batch, tokens)` is True
+    at real tokens. Padding is never attended to. A query without visible keys attends as if nothing
     were masked.
 
     Args:
-        function: "softmax" of `q @ k / sqrt(shared_dim) + bias`; or, of `q @ k / context + bias`
-            where the context is the number of tokens that a token sees, "laplace", which is
-            `(1 + erf((s - 0.707107) / (0.282095 * sqrt(2)))) / 2`, or "relu2", `relu(s) ** 2`.
-        position_bias: "simple", one bias per distance, or "rotary", products of two vectors that
-            are rotated by their places (`shared_dim` must be even).
-        max_sequence_length: The most tokens that "simple" can tell apart. `None`: as many as
-            `build` sees. In chunks, the size of a chunk stands in its place.
-        chunk_size: Tokens attend within chunks of this many; `None`: to all. It must divide the
-            number of tokens where there are more than one chunk.
-        ragged: Allow a last chunk that is shorter; it counts as padded.
-        causal: Whether tokens see only those before them, and themselves.
+        function: Function of the scores. "softmax" uses `q @ k / sqrt(shared_dim) + bias`. The
+            others use `s = q @ k / context + bias`, where the context is the number of visible
+            keys: "laplace" is `(1 + erf((s - 0.707107) / (0.282095 * sqrt(2)))) / 2`, and "relu2"
+            is `relu(s) ** 2`.
+        position_bias: "simple", one bias per distance, or "rotary", the product of two vectors that
+            are rotated by their positions (`shared_dim` must be even).
+        max_sequence_length: Largest number of tokens for "simple". `None`: the number at build
+            time. Ignored with `chunk_size`.
+        chunk_size: Tokens per chunk; tokens attend within their chunk. `None`: to all tokens. With
+            more than one chunk, it must divide the number of tokens.
+        ragged: Whether the last chunk may be shorter. It is padded.
+        causal: Whether a token attends only to itself and earlier tokens.
         dropout: Rate of the dropout on the attention map.
 
     Raises:
-        ValueError: for an argument out of range, or a number of tokens that does not fit.
+        ValueError: for an argument out of range, or an unsupported number of tokens.
 
     Example:
 
@@ -98,7 +99,7 @@ class MegaAttention(Composite):
         if self.position_bias == "rotary":
             if width % 2:
                 raise ValueError(
-                    "A rotary position bias needs an even `shared_dim`. "
+                    "`position_bias='rotary'` needs an even `shared_dim`. "
                     f"Received: shared_dim={width}"
                 )
             self.bias_a = self.add_weight(shape=(width,), initializer=normal, name="bias_a")
@@ -107,7 +108,7 @@ class MegaAttention(Composite):
             self.longest = self.chunk_size or self.max_sequence_length or shared_shape[1]
             if not self.longest:
                 raise ValueError(
-                    "A simple position bias needs `max_sequence_length` or `chunk_size` where the "
+                    "A simple position bias needs `max_sequence_length` or `chunk_size` if the "
                     "number of tokens is unknown or 0. For `MegaBlock`, pass "
                     "`attention={'max_sequence_length': …}`. Received: "
                     f"tokens={shared_shape[1]}, max_sequence_length={self.max_sequence_length}"
@@ -134,7 +135,7 @@ class MegaAttention(Composite):
         return join(mixed)[:, :length]
 
     def initial_state(self, batch_size: int) -> dict[str, Any]:
-        """Return the state of a causal attention before the first token.
+        """Return the state of causal attention before the first token.
 
         Args:
             batch_size: Number of sequences.
@@ -144,7 +145,7 @@ class MegaAttention(Composite):
             `max_sequence_length` tokens without chunks, and "position", the number of tokens read.
 
         Raises:
-            ValueError: for a layer that is not causal, or has neither `max_sequence_length` nor
+            ValueError: if the layer is not causal, or has neither `max_sequence_length` nor
                 `chunk_size`.
         """
         size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
@@ -162,12 +163,12 @@ class MegaAttention(Composite):
         return {**state, "position": np.int32(0)}
 
     def chunk(self, shared: Any, values: Any, state: dict) -> tuple[Any, dict]:
-        """Read some more tokens of each sequence.
+        """Read several tokens of each sequence.
 
         Args:
             shared: The shared representation `(batch, tokens, shared_dim)`.
             values: Values `(batch, tokens, channels)`.
-            state: What `initial_state` or the call before returned.
+            state: State from `initial_state` or the previous call.
 
         Returns:
             `(outputs, state)`: the outputs for these tokens, and the next state.
@@ -187,12 +188,12 @@ class MegaAttention(Composite):
     def _check_room(self, position, new, size):
         if self.chunk_size is None and not ops.is_tensor(position) and position + new > size:
             raise ValueError(
-                "Without chunks an attention reads at most `max_sequence_length` tokens. "
+                "Without `chunk_size`, attention reads at most `max_sequence_length` tokens. "
                 f"Received: max_sequence_length={size}, tokens={position + new}"
             )
 
     def _next(self, shared, values, state):
-        """Read at most as many tokens as a chunk has."""
+        """Read at most one chunk of tokens."""
         size, new = state["keys"].shape[1], shared.shape[1]
         places = key_places(state["position"], size, new)
         query, key = self._queries_and_keys(shared)
@@ -212,11 +213,11 @@ class MegaAttention(Composite):
         return tuple(shared * gamma[i] + beta[i] for i in range(2))
 
     def _check_length(self, shared, length, missing):
-        """Check the number of tokens, now or when TensorFlow knows it."""
+        """Check the number of tokens, at run time if TensorFlow does not know it yet."""
         if self.chunk_size is not None:
             rule = (
                 "`chunk_size` must divide the number of tokens; "
-                "`ragged=True` allows a last chunk that is shorter. "
+                "`ragged=True` allows a shorter last chunk. "
                 f"Received: chunk_size={self.chunk_size}, tokens="
             )
             return shared if self.ragged else require(shared, missing == 0, rule, length)
@@ -230,12 +231,12 @@ class MegaAttention(Composite):
 
     def _sees(self, mask, size):
         """Return the mask of keys per query, broadcastable to (batch, chunks, queries, keys)."""
-        place = ops.arange(0, size)  # jax2onnx takes no end alone
+        place = ops.arange(0, size)  # jax2onnx requires an explicit start
         before = place <= place[:, None] if self.causal else None
         if mask is None:
             return before
         mask = ops.cast(mask, "bool")
-        inside = ops.ones_like(mask)  # which the filling of a last chunk is not
+        inside = ops.ones_like(mask)  # `cut` fills the last chunk with False
         real, there = (ops.swapaxes(cut(x[..., None], size), 2, 3) for x in (mask, inside))
         if before is not None:
             real, there = (ops.logical_and(x, before) for x in (real, there))
@@ -247,7 +248,7 @@ class MegaAttention(Composite):
         return simple_bias(self.bias_table, size)
 
     def _bias_between(self, queries, keys):
-        """The bias of tokens at some places of a chunk, (queries, keys)."""
+        """Return the bias (queries, keys) of positions in a chunk."""
         if self.position_bias == "rotary":
             return rotary_bias_between(self.bias_a, self.bias_b, queries, keys)
         return simple_bias_between(ops.convert_to_tensor(self.bias_table), queries, keys)

@@ -1,4 +1,4 @@
-"""The block of MEGA: gated attention over a moving average, then a feed-forward layer."""
+"""Define the block of MEGA: gated attention over a moving average, then a feed-forward layer."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ from keras_permix.utils.checks import (
 
 @keras.saving.register_keras_serializable("keras_permix")
 class MegaBlock(Streaming, Composite):
-    """Average tokens, then attend to them or permute them, with gates; then mix channels.
+    """Average tokens, attend to them or permute them with gates, then mix channels.
 
     With `x = norm(inputs)` and `averaged = DampedEMA(x)`:
 
@@ -41,38 +41,39 @@ class MegaBlock(Streaming, Composite):
         hidden = silu(candidate + (mixer(silu(shared), values) * silu(reset)) @ Wh + bh)
         outputs = inputs + sigmoid(update) * (hidden - inputs)
 
-    and after it the feed-forward layer. A layer as `mixer` receives only the values, and nothing is
-    shared then. With `CSP(..., use_value_projection=False, use_output_projection=False)`, time and
-    memory of the block are linear in the tokens.
+    followed by the feed-forward layer. If `mixer` is a layer, it receives only the values. With
+    `CSP(..., use_value_projection=False, use_output_projection=False)`, time and memory of the
+    block are linear in the tokens.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens:
-    the others are neither averaged nor attended to nor permuted. A causal block without
-    `truncation` streams (`initial_state`, `step`, `chunk`) without masks. Its state holds the keys
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    Padding is neither averaged nor attended to nor permuted. A causal block without `truncation`
+    supports streaming (`initial_state`, `step`, `chunk`) without masks. Its state holds the keys
     and values of a chunk, or of `max_sequence_length` tokens without chunks.
 
     Args:
         inner_dim: Width of the values. `None`: twice the width of the input.
-        shared_dim: Width of what queries and keys are made of.
+        shared_dim: Width of the shared representation of queries and keys.
         mixer: An attention function, "softmax", "laplace" or "relu2" (see `MegaAttention`), or a
             layer that keeps the shape of the values `(batch, tokens, inner_dim)` and takes a
             mask.
         mlp_dim: Hidden width of the feed-forward layer. `None`: `inner_dim`.
         average: A dict of arguments of `DampedEMA`: `ema_dim`, `truncation`, `bidirectional`.
-            The average goes in both directions unless `causal` or this dict says otherwise.
+            `bidirectional` defaults to `not causal`.
         attention: A dict of arguments of `MegaAttention`: `position_bias`, `max_sequence_length`,
             `chunk_size`, `ragged`, and `dropout`, the rate of the dropout on the attention map.
-        causal: Whether tokens see only those before them. It needs an attention function.
-        norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm". All but "scalenorm" are Keras'
-            own, which on PyTorch compute in float32 even for float64.
-        norm_first: Whether norms come before the two halves of the block or after them.
+        causal: Whether a token depends only on itself and earlier tokens. Requires an attention
+            function.
+        norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm". On PyTorch, all except "scalenorm"
+            compute in float32 even for float64 inputs.
+        norm_first: Whether to normalize the inputs of both halves of the block or their outputs.
         dropout: Rate of the dropouts of the average, the hidden values and the outputs.
         hidden_dropout: Rate of the dropouts of the values and within the feed-forward layer.
-        drop_unused: Whether a layer as `mixer` does away with the weights of the attention that it
-            replaces. The released code of CSP keeps them, unused.
+        drop_unused: Whether to omit the weights of attention if `mixer` is a layer. The released
+            code of CSP keeps these unused weights.
 
     Raises:
-        ValueError: for an argument out of range or unknown to its part, or tokens that do not fit.
-            (What TensorFlow has traced for any number of tokens raises TensorFlow's own error.)
+        ValueError: for an argument out of range or unknown to its part, or an unsupported number of
+            tokens. Graphs that TensorFlow traced for any number of tokens raise a TensorFlow error.
 
     Example:
 
@@ -135,13 +136,13 @@ class MegaBlock(Streaming, Composite):
         arguments = {"bidirectional": not self.causal, **self.average_arguments}
         if self.causal and arguments["bidirectional"]:
             raise ValueError(
-                "The `average` of a causal block goes in one direction. "
+                "`average` must not set `bidirectional=True` in a causal block. "
                 f"Received: causal=True, average={self.average_arguments}"
             )
         return DampedEMA(**arguments, dtype=self.dtype_policy, name="ema")
 
     def _make_attention(self):
-        """Return the attention, even if its weights are unused, or None."""
+        """Return the attention, or None if no attention weights are wanted."""
         known = part_arguments(MegaAttention) - {"function", "causal"}
         check_names("`attention`", self.attention_arguments, known)
         chunk_size = self.attention_arguments.get("chunk_size")
@@ -163,7 +164,7 @@ class MegaBlock(Streaming, Composite):
         *outer, width = check_tokens("MegaBlock", input_shape)
         policy, inner = self.dtype_policy, self.inner_dim or 2 * width
         shared = 0 if self.attention is None else self.shared_dim
-        self.parts = (width, shared, inner, width)  # of the projection of the average
+        self.parts = (width, shared, inner, width)  # widths of the gates
         self.norm_layer = make_norm(self.norm, dtype=policy, name="norm")
         self.norm_layer.build(input_shape)
         self.ema.build(input_shape)
@@ -204,7 +205,7 @@ class MegaBlock(Streaming, Composite):
         if self.attends:
             mixed = self.attention(shared, values, mask=mask)
         else:
-            mixed = ops.cast(self.mixer(values, mask=mask), values.dtype)  # it has its own policy
+            mixed = ops.cast(self.mixer(values, mask=mask), values.dtype)
         return self._end(inputs, update, mixed * reset, candidate, mask)
 
     def make_state(self, batch_size: int) -> dict[str, Any]:
@@ -222,7 +223,7 @@ class MegaBlock(Streaming, Composite):
     def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
         if mask is not None:
             raise ValueError(
-                "A MegaBlock reads no padding in pieces, and `mask` must be None. "
+                "MegaBlock does not support masks in streams: `mask` must be None. "
                 f"Received: mask.shape={tuple(mask.shape)}"
             )
         x = self._begin(tokens, None)
@@ -239,7 +240,7 @@ class MegaBlock(Streaming, Composite):
         return self.value_dropout(self.value_dense(x))
 
     def _gates(self, averaged):
-        """The update gate, what queries and keys share, the reset gate and the candidate."""
+        """Return the update gate, the shared representation, the reset gate and the candidate."""
         gates = self.gate_dense(self.average_dropout(averaged))
         ends = np.cumsum(self.parts)[:3].tolist()
         update, shared, reset, candidate = ops.split(gates, ends, axis=-1)
@@ -256,12 +257,12 @@ class MegaBlock(Streaming, Composite):
         return {**super().get_config(), **parts}
 
 
-# Those that do not need the projections that the block has in their place.
+# Mixers without projections, which the block provides.
 PERMUTING = tuple(name for name in MIXERS if issubclass(MIXERS[name].layer, TokenMixer))
 
 
 def check_mega_mixer(mixer):
-    """Return the name of an attention function, or the dict of a permutation."""
+    """Check a mixer and return the name of an attention function, or a dict of another mixer."""
     if isinstance(mixer, keras.layers.Layer):
         return check_mixer(mixer)
     spec = check_named("mixer", mixer, (*FUNCTIONS, *PERMUTING, CUSTOM))
@@ -272,13 +273,13 @@ def check_mega_mixer(mixer):
 
 
 def make_mega_mixer(spec, layer_index, num_layers, ragged, **arguments):
-    """Make what `MegaBlock` takes as its mixer.
+    """Make the mixer of a `MegaBlock`.
 
     Args:
-        spec: What `check_mega_mixer` gives.
-        layer_index: 0-based index of the block among those of its model.
-        num_layers: Number of these.
-        ragged: Whether the last group of CSP may be shorter, where `spec` does not say.
+        spec: The result of `check_mega_mixer`.
+        layer_index: Index of the block in its model, from 0.
+        num_layers: Number of blocks of the model.
+        ragged: Whether the last group of CSP may be shorter, unless `spec` sets it.
         **arguments: Arguments that all mixers take, such as `dtype`.
 
     Returns:

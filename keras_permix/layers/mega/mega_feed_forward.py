@@ -1,4 +1,4 @@
-"""Normalizations and the feed-forward layer of MEGA."""
+"""Define the normalizations and the feed-forward layer of MEGA."""
 
 import keras
 from keras import ops
@@ -12,12 +12,12 @@ EPSILON = 1e-5
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ScaleNorm(Composite):
-    """Bring every token to one learned length: `scale * x / sqrt(mean(x**2) + epsilon)`.
+    """Scale every token to one learned length: `scale * x / sqrt(mean(x**2) + epsilon)`.
 
-    Input and output: `(…, channels)`. It is computed in float32, or in float64 for such inputs.
+    Input and output: `(…, channels)`. Computed in float32, or in float64 for float64 inputs.
 
     Args:
-        epsilon: What is added to the mean.
+        epsilon: Added to the mean.
 
     Example:
 
@@ -43,7 +43,7 @@ class ScaleNorm(Composite):
 
     def call(self, inputs):
         x = ops.cast(inputs, full_precision(inputs.dtype))  # squares overflow in float16
-        # A sum, since the `mean` of Keras knows no float64 on PyTorch.
+        # Not `ops.mean`, which does not keep float64 on PyTorch.
         mean = ops.sum(ops.square(x), axis=-1, keepdims=True) / x.shape[-1]
         return ops.cast(self.scale * x * ops.rsqrt(mean + self.epsilon), inputs.dtype)
 
@@ -57,15 +57,15 @@ NORMS = {
 
 
 def make_norm(norm, **kwargs):
-    """Make the layer that `norm`, a key of `NORMS`, names."""
+    """Make a normalization layer; `norm` is a key of `NORMS`."""
     momentum = {"momentum": 0.9} if norm == "batchnorm" else {}
     layer = NORMS[norm](epsilon=EPSILON, **momentum, **kwargs)
-    layer.supports_masking = True  # which Keras' RMSNormalization does not say of itself
+    layer.supports_masking = True  # not set by Keras' RMSNormalization
     return layer
 
 
 def normalize(norm, inputs, mask):
-    """Call a norm. Padding does not count in the statistics of a batch; others have none."""
+    """Call a norm; the statistics of "batchnorm" exclude padding."""
     if isinstance(norm, keras.layers.BatchNormalization):
         return norm(inputs, mask=mask)
     return norm(inputs)
@@ -75,8 +75,8 @@ def normalize(norm, inputs, mask):
 class MegaFeedForward(Composite):
     """Mix channels: `x + dense(silu(dense(norm(x))))`, or the norm of that sum.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens;
-    the statistics of "batchnorm" are taken of these.
+    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
+    The statistics of "batchnorm" exclude padding.
 
     Args:
         mlp_dim: Hidden width.

@@ -1,4 +1,4 @@
-"""Position biases of MEGA's attention, and the cache of keys and values of its streams."""
+"""Compute the position biases of MEGA's attention, and cache keys and values of its streams."""
 
 import numpy as np
 from keras import ops
@@ -11,7 +11,7 @@ def key_places(position, size, new):
 
     Args:
         position: Number of earlier tokens, an integer or an integer tensor.
-        size: Slots, the tokens of a chunk.
+        size: Number of slots, the tokens of a chunk.
         new: Number of new tokens, at most `size`.
 
     Returns:
@@ -23,10 +23,10 @@ def key_places(position, size, new):
 
 
 def seen_keys(places, new):
-    """Return the keys that the last `new` of the tokens at `places` attend to.
+    """Return the mask of keys that the last `new` of the tokens at `places` attend to.
 
     Returns:
-        Booleans (new, tokens): those of the same chunk that are not later.
+        Booleans (new, tokens), True at keys of the same chunk that are not later.
     """
     size = places.shape[0] - new
     queries = places[size:, None]
@@ -34,7 +34,7 @@ def seen_keys(places, new):
 
 
 def renewed(cached, following, places):
-    """The cache after the tokens that follow.
+    """Return the cache after more tokens.
 
     Args:
         cached, following: Tensors of shape (batch, size or new, channels).
@@ -52,20 +52,20 @@ def renewed(cached, following, places):
 
 
 def _held(position, size):
-    """Places of the tokens that the slots hold after `position` tokens."""
+    """Return the positions of the tokens in the slots after `position` tokens."""
     latest = position - 1
     return latest - (latest - ops.arange(size, dtype="int32")) % size
 
 
-# `…_between` is the bias of any queries and keys, and the other function that of all of a sequence.
+# `…_between` returns the bias of any queries and keys, the other functions that of a sequence.
 
 
 def simple_bias(table, tokens):
-    """One learned bias per distance: `out[i, j] = table[max_tokens - 1 + j - i]`.
+    """Return one learned bias per distance: `out[i, j] = table[max_tokens - 1 + j - i]`.
 
     Args:
         table: Tensor of shape (2 * max_tokens - 1,).
-        tokens: How many, at most `max_tokens`.
+        tokens: Number of tokens, at most `max_tokens`.
 
     Returns:
         A tensor of shape (tokens, tokens).
@@ -75,20 +75,20 @@ def simple_bias(table, tokens):
 
 
 def simple_bias_between(table, queries, keys):
-    """`simple_bias` of tokens at some places, integer tensors: (queries, keys)."""
+    """Return `simple_bias` (queries, keys) between positions, given as integer tensors."""
     middle = (table.shape[0] - 1) // 2
     return ops.take(table, middle + keys - queries[:, None])
 
 
 def rotary_bias(a, b, tokens):
-    """Products of two learned vectors, each rotated by its place: `out[i, j] = <R_i a, R_j b>`.
+    """Return products of two vectors rotated by their positions: `out[i, j] = <R_i a, R_j b>`.
 
-    A vector of width z is rotated in z / 2 planes, which its two halves span, by the angles
-    `place * 10000 ** (-m / (z / 2))` for m = 0 … z / 2 - 1.
+    A vector of width z is rotated in z / 2 planes, spanned by its two halves, by the angles
+    `position * 10000 ** (-m / (z / 2))` for m = 0 … z / 2 - 1.
 
     Args:
-        a, b: Tensors of shape (width,), the width even.
-        tokens: How many.
+        a, b: Tensors of shape (width,), with an even width.
+        tokens: Number of tokens.
 
     Returns:
         A float32 tensor of shape (tokens, tokens).
@@ -98,12 +98,12 @@ def rotary_bias(a, b, tokens):
 
 
 def rotary_bias_between(a, b, queries, keys):
-    """`rotary_bias` of tokens at some places, integer tensors: (queries, keys)."""
+    """Return `rotary_bias` (queries, keys) between positions, given as integer tensors."""
     return ops.matmul(_rotate(a, queries), ops.transpose(_rotate(b, keys)))
 
 
 def _rotate(vector, places):
-    """A vector (width,) as it is rotated at each of some places: (places, width)."""
+    """Rotate a vector (width,) by each position: (places, width)."""
     half = vector.shape[0] // 2
     speeds = ops.convert_to_tensor(10000.0 ** (-np.arange(half) / half), "float32")
     angles = ops.cast(places, "float32")[:, None] * speeds

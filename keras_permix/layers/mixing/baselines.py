@@ -1,4 +1,4 @@
-"""Mixers without parameters to compare others with: FNet and a random order."""
+"""Define baselines without parameters: FNet's Fourier transform and a random order."""
 
 from typing import Any
 
@@ -64,8 +64,8 @@ class FourierMixer(MixingLayer):
 
 
 def fourier_transform(x: Any) -> Any:
-    """The real part of a Fourier transform along the last two axes, a tensor like `x`."""
-    if is_empty(x):  # which PyTorch does not transform
+    """Return the real part of a Fourier transform along the last two axes of `x`."""
+    if is_empty(x):  # not supported by PyTorch
         return x
     precise = ops.cast(x, "float32")
     real, _ = ops.fft2((precise, ops.zeros_like(precise)))
@@ -113,7 +113,7 @@ class RandomOrder(Composite):
         """Return the source of each token, an integer array `(tokens,)`."""
         if tokens is None:
             raise ValueError("RandomOrder needs a known number of tokens. Received: tokens=None")
-        # NumPy promises that only this older generator never changes its numbers.
+        # NumPy guarantees the same numbers in all versions only for this legacy generator.
         return np.random.RandomState(self.seed).permutation(tokens)
 
     def call(self, inputs: Tensor) -> Tensor:

@@ -21,31 +21,27 @@ class CausalCSP(Streaming, TokenMixer):
 
     A channel with delay `d` holds at token `t` the value of token `t - d`, and zero at the first
     `d` tokens. Groups of `k` tokens are then sorted; delays of at least `k - 1` keep the result
-    causal:
+    causal.
 
         delayed[b, t, c] = values[b, t - delays[c], c] where t >= delays[c], else 0
         mixed = group_sort(delayed, k)
 
-    Token `t` depends on tokens `0 … t` only, and not on the number of later tokens. The layer
-    computes as many additional tokens as the longest delay.
+    Token `t` depends on tokens `0 … t` only, and not on the number of later tokens. The cost is
+    that of `CSP` for a sequence that is longer by the longest delay.
 
     Input and output: `(batch, tokens, channels)`, or maps, whose tokens are ordered by rows. A mask
     is True at real tokens. Only these are delayed and sorted, as if the padding were absent, and
     padded values become zero before the output projection. The number of tokens may be unknown.
 
-    The layer streams (`initial_state`, `step`, `chunk`). Its state holds as many tokens as the
-    longest delay plus one group.
+    The layer supports streaming (`initial_state`, `step`, `chunk`). Its state holds the tokens of
+    the longest delay and one group.
 
     Args:
-        group_size: Tokens in a group, `k`. 1 only delays.
-        delays: One integer per inner channel, from `group_size - 1` on; or one integer, the
-            longest: the channels' delays then run evenly from `group_size - 1` to it.
-        inner_dim: Width of the values. `None`: that of the input.
-        use_value_bias: Whether the projection to values has a bias.
-        use_output_projection: Whether to project back to the width of the input; without it
-            `inner_dim` must be that, and no dropout is applied.
-        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        use_value_projection, use_output_bias: As keywords.
+        group_size: Tokens per group, `k`. 1 only delays.
+        delays: One integer per inner channel, at least `group_size - 1`; or one integer, the
+            longest delay: the channels then have evenly spaced delays from `group_size - 1` to it.
+        inner_dim, use_value_bias, use_output_projection, dropout: See `CSP`.
+        use_value_projection, use_output_bias: See `CSP` (keyword only).
 
     Raises:
         ValueError: for an argument out of range, or a delay below `group_size - 1`.
@@ -106,7 +102,7 @@ class CausalCSP(Streaming, TokenMixer):
         return True
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
-        # The zeros behind wrap around to the front, and fill the last group.
+        # The appended zeros wrap around to the front, and fill the last group.
         behind = max(self._steps) + self.group_size - 1
         tokens = keras.ops.shape(values)[1]
         values = keras.ops.pad(values, ((0, 0), (0, behind), (0, 0)))
@@ -131,7 +127,7 @@ class CausalCSP(Streaming, TokenMixer):
         return self.output_dropout(self.output_dense(mixed)), state
 
     def _mix_chunk(self, values, state, mask):
-        """Gather and sort for each token its whole group, which holds no later value."""
+        """Gather and sort the whole group of each token; delays keep later values out of it."""
         packed, size, history = pack(values, mask), self.group_size, state["values"].shape[1]
         window = keras.ops.concatenate([state["values"], packed.values], axis=1)
         batch, tokens, channels = keras.ops.shape(values)

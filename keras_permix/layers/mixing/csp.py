@@ -1,4 +1,4 @@
-"""Channel-wise sample permutation as a layer."""
+"""Shift and sort tokens channel by channel (CSP)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +19,8 @@ from keras_permix.utils.checks import check_align, check_choice, check_integer, 
 class CSP(TokenMixer):
     """Shift each channel along the tokens, then sort it within groups of tokens.
 
-    `values = inputs @ Wv`; every channel is shifted cyclically by its own fixed step, then sorted
-    ascending within contiguous groups; `outputs = mixed @ Wo + bo`. The permutation has no
+    Computes `values = inputs @ Wv`, shifts every channel cyclically by a fixed step, sorts it
+    ascending within contiguous groups, and returns `mixed @ Wo + bo`. The permutation has no
     parameters and costs O(tokens) for groups of two. CSP is bidirectional. For causal mixing, use
     `CausalCSP`.
 
@@ -31,31 +31,30 @@ class CSP(TokenMixer):
     except with a power schedule.
 
     Args:
-        group_size: Tokens in a group. 1 only shifts, `None` sorts all tokens. The number of tokens
-            must be a multiple of it, or `ragged` be set.
+        group_size: Tokens per group. 1 only shifts, `None` sorts all tokens. It must divide the
+            number of tokens unless `ragged=True`.
         shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
             "unit", "power", "power_code", "grid", "random", "zero") or one integer step per inner
-            channel; see `keras_permix.ops.shift_steps`. For maps it may also be a pair (rows,
-            columns) per inner channel, which moves tokens down and to the right. On a map of
-            `width` columns it is a step of `rows * width + columns`, so tokens that leave a row
-            continue in the next. The layer must be built for maps of this width, and takes such
-            maps or their tokens.
-        align: "independent" sorts every channel; "reference" keeps the first channel as it is and
-            gives every other channel its ranks.
-        inner_dim: Width of the values. `None`: that of the input.
+            channel; see `keras_permix.ops.shift_steps`. For maps, also one pair (rows, columns) per
+            inner channel, which moves tokens down and to the right. On a map of `width` columns it
+            is a step of `rows * width + columns`, so tokens that leave a row continue in the next.
+            The layer must be built for maps of this width, and takes such maps or their tokens.
+        align: "independent" sorts every channel. "reference" keeps the first channel and reorders
+            every other channel to its ranks.
+        inner_dim: Width of the values. `None`: the input width.
         use_value_bias: Whether the projection to values has a bias.
-        use_output_projection: Whether to project back to the width of the input; without it
-            `inner_dim` must be that, and no dropout is applied.
+        use_output_projection: Whether to project back to the input width. If False, `inner_dim`
+            must be the input width, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        layer_index: 0-based index of this layer, used by the power schedules.
+        layer_index: Index of this layer, from 0, used by the power schedules.
         num_layers: Number of layers of the model, used by the power schedules.
         ragged: Whether the last group may be shorter.
-        use_value_projection, use_output_bias: As keywords; without the first the input is mixed as
-            it is, without the second the output projection has no bias.
+        use_value_projection: Whether to project the input to values (keyword only).
+        use_output_bias: Whether the output projection has a bias (keyword only).
 
     Raises:
-        ValueError: for an argument out of range, tokens that `group_size` does not divide unless
-            it is `ragged`, or moves on maps of other columns.
+        ValueError: for an argument out of range, tokens that `group_size` does not divide if
+            `ragged=False`, or moves on maps with another number of columns.
 
     Example:
 
@@ -98,9 +97,9 @@ class CSP(TokenMixer):
         else:
             self.shift = _as_array(shift).tolist()
         self.layer_index = layer_index
-        self.num_layers = num_layers  # Keras takes a `layers` for a list of those inside
+        self.num_layers = num_layers
         self.ragged = ragged
-        self._columns = None  # of the map that moves are on
+        self._columns = None  # of the maps that the layer is built for
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
@@ -108,9 +107,9 @@ class CSP(TokenMixer):
         channels: Any = self.inner_dim or width
         if tokens and self.group_size and tokens % self.group_size and not self.ragged:
             raise ValueError(
-                "`group_size` must divide the number of tokens, a class token included. "
-                "`ragged=True` (of a model, `mixer={'name': 'csp', 'ragged': True}`) allows a last "
-                "group that is shorter; or choose another `group_size`, size or pooling. "
+                "`group_size` must divide the number of tokens, including a class token. Set "
+                "`ragged=True` (for models, `mixer={'name': 'csp', 'ragged': True}`) to allow a "
+                "shorter last group, or choose another `group_size`, size or pooling. "
                 f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
             )
         if np.ndim(self.shift) > 1:
@@ -119,17 +118,17 @@ class CSP(TokenMixer):
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._facts())
             if tokens is not None:
-                shift.at(tokens)  # which PyTorch's compiler would compile again for, once made
+                shift.at(tokens)  # Computed later, it would make PyTorch's compiler recompile.
         self._steps = check_steps(shift, channels, "shift")
 
     def _shift_along_tokens(self):
-        """The shift with moves on a map as steps along its tokens; another as it is."""
+        """Return the shift, with moves on maps converted to steps along their tokens."""
         if np.ndim(self.shift) < 2:
             return self.shift
         if self._columns is None or np.shape(self.shift)[1:] != (2,):
             raise ValueError(
                 "A `shift` of moves must hold a pair (rows, columns) per inner channel, and the "
-                "layer be built for maps (batch, rows, columns, channels) of known columns. "
+                "layer must be built for maps (batch, rows, columns, channels) with known columns. "
                 f"Received: shift of the shape {np.shape(self.shift)}, columns={self._columns}"
             )
         return [down * self._columns + right for down, right in self.shift]
@@ -138,7 +137,7 @@ class CSP(TokenMixer):
         if self._columns is not None and len(inputs.shape) == 4:
             columns = keras.ops.shape(inputs)[2]
             rule = (
-                "A `shift` of moves takes maps of as many columns as the layer was built for. "
+                "A `shift` of moves takes maps with as many columns as the layer was built for. "
                 f"Received: built for {self._columns}, columns of the map="
             )
             inputs = require(inputs, columns == self._columns, rule, columns)
@@ -150,15 +149,12 @@ class CSP(TokenMixer):
         )
 
     def steps(self, tokens: int, channels: int) -> np.ndarray:
-        """Return the step of every inner channel as an array.
-
-        Moves are steps on the map that the layer is built for.
-        """
+        """Return the step of every inner channel as an array; moves are converted to steps."""
         channels = self.inner_dim or channels
         return ops.shift_steps(self._shift_along_tokens(), tokens, channels, **self._facts())
 
     def _facts(self):
-        """Return the arguments of schedules besides tokens and channels."""
+        """Return the other arguments of schedules."""
         return dict(
             layer_index=self.layer_index,
             num_layers=self.num_layers,
@@ -167,7 +163,7 @@ class CSP(TokenMixer):
 
 
 def _as_array(shift):
-    """Steps or moves as an array."""
+    """Return steps or moves as an array."""
     try:
         return np.asarray(shift)
     except ValueError:

@@ -1,4 +1,4 @@
-"""CSP with a temperature, as a layer."""
+"""Permute tokens by a differentiable relaxation of CSP."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ class SinkhornCSP(CSP):
     `group_size` × inner channels.
 
     Args:
-        temperature: Temperature to begin with, above 0, in units of a product of two values.
-        iterations: How often Sinkhorn normalizes rows and columns.
+        temperature: Initial temperature, above 0, in units of a product of two values.
+        iterations: Number of normalizations of rows and columns.
         group_size, shift, layer_index, num_layers, ragged: See `CSP`.
         inner_dim, use_value_bias, use_output_projection, dropout: See `CSP`.
 
     Raises:
-        ValueError: for an argument out of range, or tokens that `group_size` does not divide
-            unless it is `ragged`.
+        ValueError: for an argument out of range, or tokens that `group_size` does not divide if
+            `ragged=False`.
 
     Example:
 
@@ -53,7 +53,7 @@ class SinkhornCSP(CSP):
     def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:
         if "align" in kwargs:
             raise ValueError(
-                'SinkhornCSP takes no `align`: it is that of `align="reference"`. '
+                'SinkhornCSP takes no `align`: it always uses `align="reference"`. '
                 f"Received: align={kwargs['align']!r}"
             )
         super().__init__(align="reference", **kwargs)

@@ -15,7 +15,7 @@ ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
 
 
 def order_to_descending(order, channels, *, layer_index, num_layers, head_dim=None):
-    """Whether to sort descending: one bool, or a bool array `(channels,)`.
+    """Return whether to sort descending, as a bool or a bool array `(channels,)`.
 
     Args:
         order: One of `ORDERS`.
@@ -32,7 +32,7 @@ def order_to_descending(order, channels, *, layer_index, num_layers, head_dim=No
 class SliceSort(TokenMixer):
     """Sort each channel along all tokens.
 
-    `outputs = sort(inputs @ Wv) @ Wo + bo`, with each channel sorted independently.
+    Computes `outputs = sort(inputs @ Wv) @ Wo + bo`, with each channel sorted independently.
 
     Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
     tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
@@ -42,16 +42,16 @@ class SliceSort(TokenMixer):
         order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),
             "interleave_haar" (the released code's rule per head) or "max_exchange" (swap the
             maximum with the first token instead of sorting).
-        inner_dim: Width of the values. `None`: that of the input.
+        inner_dim: Width of the values. `None`: the input width.
         use_value_bias: Whether the projection to values has a bias.
-        use_output_projection: Whether to project back to the width of the input; without it
-            `inner_dim` must be that, and no dropout is applied.
+        use_output_projection: Whether to project back to the input width. If False, `inner_dim`
+            must be the input width, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        layer_index: 0-based index of this layer, used by the interleaved orders.
+        layer_index: Index of this layer, from 0, used by the interleaved orders.
         num_layers: Number of layers of the model, used by the interleaved orders.
         head_dim: Channels per head, used by "interleave_haar". `None`: all channels.
-        use_value_projection, use_output_bias: As keywords; without the first the input is mixed as
-            it is, without the second the output projection has no bias.
+        use_value_projection: Whether to project the input to values (keyword only).
+        use_output_bias: Whether the output projection has a bias (keyword only).
 
     Raises:
         ValueError: for an argument out of range.
@@ -90,7 +90,7 @@ class SliceSort(TokenMixer):
         self.head_dim = head_dim
 
     def descending(self, channels: int) -> bool | np.ndarray:
-        """Whether to sort descending: one bool, or a bool array `(channels,)`."""
+        """Return whether to sort descending, as a bool or a bool array `(channels,)`."""
         facts = dict(
             layer_index=self.layer_index, num_layers=self.num_layers, head_dim=self.head_dim
         )

@@ -1,4 +1,4 @@
-"""Base classes of mixers: called as attention is, and with a value and an output projection."""
+"""Define the base classes of mixers, which are called like `MultiHeadAttention`."""
 
 from inspect import signature
 from typing import Any
@@ -18,16 +18,15 @@ from keras_permix.utils.checks import check_positive_or_none, check_rate
 
 
 class MixingLayer(Composite):
-    """Base of the layers that mix the tokens of one tensor, called as `MultiHeadAttention` is.
+    """Mix the tokens of one tensor, with the call signature of `MultiHeadAttention`.
 
-    It stands where `MultiHeadAttention` attends to its own query: `value` and `key` may be given,
-    and must be the query itself. A subclass whose `call` has an argument `attention_mask` or
-    `use_causal_mask` supports it.
+    Subclasses replace self-attention: `value` and `key` may be passed, and must be the query. A
+    subclass whose `call` has an argument `attention_mask` or `use_causal_mask` supports it.
     """
 
     @property
     def is_causal(self) -> bool:
-        """Whether no output token depends on a later input token."""
+        """Return whether no output token depends on a later input token."""
         return False
 
     def __call__(
@@ -40,7 +39,7 @@ class MixingLayer(Composite):
         mask: Mask = None,
         **kwargs: Any,
     ) -> Tensor:
-        # Keras converts arguments one by one, so `call` could not tell whether two were the same.
+        # Keras converts arguments separately, so `call` cannot compare their identity.
         for name, given in (("value", value), ("key", key)):
             if given is not None and given is not query:
                 raise TypeError(
@@ -64,7 +63,7 @@ class MixingLayer(Composite):
             kwargs["use_causal_mask"] = True
         return super().__call__(query, **kwargs)
 
-    # Checked before Keras calls `call`, since Keras rewrites what `call` raises.
+    # Checked before `call`, because Keras rewrites the errors that `call` raises.
     def _check_mask(self, mask, shape):
         found = shape_of(mask)
         batch, tokens, _ = tokens_shape(type(self).__name__, shape)
@@ -91,11 +90,11 @@ class TokenMixer(MixingLayer):
     Args:
         inner_dim: Width of the values. `None`: the width of the input.
         use_value_bias: Whether the value projection has a bias.
-        use_output_projection: Whether to project back to the input width. Without it `inner_dim`
-            must be the input width and no dropout is applied.
+        use_output_projection: Whether to project back to the input width. If False, `inner_dim`
+            must be the input width, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        use_value_projection: Whether to project the input to values. Without it `inner_dim` must
-            be the input width.
+        use_value_projection: Whether to project the input to values. If False, `inner_dim` must be
+            the input width.
         use_output_bias: Whether the output projection has a bias.
     """
 
@@ -153,12 +152,12 @@ class TokenMixer(MixingLayer):
 
 
 def shape_of(mask):
-    """The shape of a mask, which may be a list."""
+    """Return the shape of a mask, which may be a list."""
     return tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
 
 
 def fits(found, expected):
-    """Whether a mask is as large as expected, or one for all samples; None is an unknown size."""
+    """Return whether a mask has the expected shape, or a batch axis of 1; None is unknown."""
     pairs = list(zip(found, expected, strict=False))
     if found[:1] == (1,):
         del pairs[0]
@@ -166,7 +165,7 @@ def fits(found, expected):
 
 
 def broadcasts(found, expected):
-    """Whether a mask, 1 on any axis, stands for one that is as large; None is an unknown size."""
+    """Return whether a mask broadcasts to the expected shape; None is an unknown size."""
     pairs = zip(found, expected, strict=False)
     return len(found) == len(expected) and all(a in (1, None, b) or b is None for a, b in pairs)
 

@@ -1,1 +1,1 @@
-"""Share helpers of layers; private to this package."""
+"""Share private helpers of layers."""

@@ -1,4 +1,4 @@
-"""Masks of tokens and of the keys that they attend to."""
+"""Combine masks of tokens and of the keys that they attend to."""
 
 from inspect import signature
 from typing import Any
@@ -12,16 +12,16 @@ from keras_permix.layers.parts.wrappers import QUERY_AND_VALUE
 def visible_keys(allowed, among=None):
     """Return the keys that queries attend to: the allowed ones, or all if no key is allowed.
 
-    A query without allowed keys attends as if nothing were masked. Its values and gradient then are
-    finite and consistent, also on backends that add a large negative number to all of its scores.
+    A query without allowed keys attends as if nothing were masked, so that its outputs and
+    gradients are finite and the same on all backends.
 
     Args:
-        allowed: Booleans whose last axis is that of the keys, True where a query may attend.
-        among: Booleans like `allowed`, True at the keys that there are for a query without a mask,
-            such as those before it; `None`: at all.
+        allowed: Booleans `(…, keys)`, True where a query may attend.
+        among: Booleans of the same shape, True at the keys of a query without a mask, such as
+            earlier keys. `None`: all keys.
 
     Returns:
-        Booleans like `allowed`, of which every row has one that is True.
+        Booleans of the same shape, with at least one True per query.
     """
     blind = ops.logical_not(ops.any(allowed, axis=-1, keepdims=True))
     return ops.logical_or(allowed, blind if among is None else ops.logical_and(blind, among))
@@ -30,7 +30,7 @@ def visible_keys(allowed, among=None):
 def clean_padding(x, mask):
     """Replace padding that is NaN, infinite or above 1000 by zeros.
 
-    Such values would reach real tokens and gradients: 0 times NaN is NaN. Others stay as they are.
+    These values would reach real tokens and gradients: 0 times NaN is NaN. Others are kept.
 
     Args:
         x: A tensor `(batch, tokens, channels)`.
@@ -43,17 +43,17 @@ def clean_padding(x, mask):
 
 
 def with_first(mask):
-    """Return the mask `(batch, 1 + tokens)` of tokens after a class token, which is real.
+    """Return the mask `(batch, 1 + tokens)` of a class token, which is real, and tokens.
 
-    It takes no slice: JAX 0.8 cannot rematerialize one in the graph of a Keras model.
+    Avoids slices, which JAX 0.8 cannot rematerialize in the graph of a Keras model.
     """
     return ops.concatenate([ops.ones_like(ops.any(mask, axis=1, keepdims=True)), mask], axis=1)
 
 
 def masked_softmax(scores, allowed=None):
-    """Return the softmax of scores over the `visible_keys` of broadcast booleans."""
+    """Return the softmax of scores over `visible_keys(allowed)`, which broadcasts to them."""
     if allowed is not None:
-        nothing = ops.cast(-float("inf"), scores.dtype)  # which no dtype rounds
+        nothing = ops.cast(-float("inf"), scores.dtype)
         scores = ops.where(visible_keys(allowed), scores, nothing)
     return ops.softmax(scores)
 
@@ -61,9 +61,8 @@ def masked_softmax(scores, allowed=None):
 def mask_arguments(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dict[str, Any]:
     """Return masks of tokens and of attention as the arguments that a layer takes.
 
-    Keras' attention is given a key for each query, since PyTorch has too large a gradient of one
-    that may attend to nothing: such a query attends to all. A layer that has no name for a mask of
-    tokens is given none.
+    In Keras' attention, queries without allowed keys attend to all keys, because PyTorch otherwise
+    computes too large gradients. A `mask` is omitted for layers that do not take one.
     """
     parameters = signature(layer.call).parameters
     if isinstance(layer, QUERY_AND_VALUE) and "value_mask" in parameters:
@@ -76,7 +75,7 @@ def _keys_of_keras(mask, attention_mask):
     if attention_mask is None:
         return {} if mask is None else {"value_mask": visible_keys(mask)}
     allowed = ops.cast(attention_mask, "bool")
-    if mask is not None:  # of the keys alone, for all queries and heads
+    if mask is not None:  # masks keys, for all queries and heads
         axes = tuple(range(1, max(len(allowed.shape), 3) - 1))
         allowed = ops.logical_and(allowed, ops.expand_dims(ops.cast(mask, "bool"), axes))
     return {"attention_mask": visible_keys(allowed)}

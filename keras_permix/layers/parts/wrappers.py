@@ -1,4 +1,4 @@
-"""Base class of layers that contain layers, the layers that they contain, and their shapes."""
+"""Define the base class of composite layers, the layers inside them, and checks of shapes."""
 
 import inspect
 import re
@@ -14,7 +14,7 @@ from keras_permix.ops import dense
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_flags, check_names
 
-KERAS_ARGUMENTS = {"input_dim", "input_shape"}  # accepted by Keras layers, in no signature
+KERAS_ARGUMENTS = {"input_dim", "input_shape"}  # accepted by all Keras layers as keywords
 
 
 def policy_of(layer: Any) -> Any:
@@ -38,9 +38,9 @@ def _key(layer, part):
 
 
 def policy_at(policy: Any, path: str | None) -> Any:
-    """Return the policy of a map for the layer at a path, or the policy itself.
+    """Return the policy of the layer at a path, if `policy` is a map, else `policy`.
 
-    Keras asks a layer's policy for the mode of its weights when it saves them, and a map has none.
+    Keras reads the quantization mode of a policy when it saves weights, and maps have none.
     """
     return policy[path] if path and isinstance(policy, DTypePolicyMap) else policy
 
@@ -53,21 +53,20 @@ def parameters_of(layer: type[Any]) -> dict[str, inspect.Parameter]:
 
 
 def part_arguments(layer: type[Any]) -> set[str]:
-    """Return the arguments that another layer may pass on when it makes one of that class."""
+    """Return the arguments that another layer may pass on to a layer of this class."""
     return parameters_of(layer).keys() - {"dtype", "name"}
 
 
 class Composite(keras.layers.Layer):
-    """A layer of others, which keeps the shape of its input unless a subclass says otherwise.
+    """Contain other layers, and keep the shape of the input by default.
 
-    A subclass stores its arguments under their names. The configuration holds them, and says which
-    layers inside are quantized. So a model that it is cut out for can be saved, loaded and cloned
-    as it is, while the layer keeps its name. A layer that is frozen before it is built, as in a
-    file, freezes the layers that it makes then.
+    A subclass stores its arguments as attributes of the same names. The config holds them, and the
+    policies of quantized layers inside, so that quantized models can be saved, loaded and cloned. A
+    layer that is frozen before it is built freezes the layers that `build` makes.
 
     Raises:
-        ValueError: for an unknown argument, naming the nearest one, or for a value other than True
-            or False of a boolean argument.
+        ValueError: for an unknown argument, suggesting the nearest one, or for a value other than
+            True or False of a boolean argument.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -96,7 +95,7 @@ class Composite(keras.layers.Layer):
 
 
 def _plain(argument):
-    """An argument as its config: of a layer, or of an activation."""
+    """Return an argument, with layers and activations serialized."""
     if isinstance(argument, keras.layers.Layer):
         return serialize_unbuilt(argument)
     return keras.activations.serialize(argument) if callable(argument) else argument
@@ -112,7 +111,7 @@ def serialize_unbuilt(layer):
 def assign_copy(variable, value):
     """Assign a copy of a value to a variable, in its dtype.
 
-    On JAX two variables would hold one array otherwise, which the first step of either deletes.
+    Without the copy, two variables would share an array on JAX, and a step on one deletes it.
 
     Args:
         variable: A Keras variable.
@@ -123,9 +122,9 @@ def assign_copy(variable, value):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class Dense(keras.layers.Dense):
-    """Multiply like `keras.layers.Dense`, by `keras_permix.ops.dense`.
+    """Compute `keras.layers.Dense` by `keras_permix.ops.dense`.
 
-    Quantization and LoRA are Keras' own.
+    Supports Keras' quantization and LoRA.
     """
 
     def build(self, input_shape):
@@ -147,9 +146,9 @@ class Dense(keras.layers.Dense):
 class Embedding(keras.layers.Embedding):
     """Look up vectors like `keras.layers.Embedding`, with dense gradients on TensorFlow too.
 
-    There Keras' own is a row for each token, and Keras' optimizers square the rows before they add
-    up those of one token: Adam and clipping by norms would do something else than elsewhere.
-    Quantization and LoRA are Keras' own.
+    Keras' sparse gradients hold one row per token, which its optimizers square before adding those
+    of one id. Adam and clipping by norms would differ from the other backends. Supports Keras'
+    quantization and LoRA.
     """
 
     def call(self, inputs):
@@ -165,8 +164,8 @@ class Embedding(keras.layers.Embedding):
 def make_dropout(rate, **kwargs):
     """Make a `Dropout` layer, or `Identity` for a rate of zero.
 
-    `Dropout` reads its argument `training` as a Python boolean even at rate zero, which Keras'
-    rematerialization of every layer cannot give it on JAX.
+    `Dropout` requires `training` to be a Python boolean even at rate zero, which fails with Keras'
+    rematerialization on JAX.
     """
     if rate:
         return keras.layers.Dropout(rate, **kwargs)
@@ -177,7 +176,7 @@ def make_dropout(rate, **kwargs):
 class FirstToken(keras.layers.Layer):
     """Return the first tokens `(batch, channels)` of `(batch, tokens, channels)`.
 
-    A slice in the graph of a Keras model would do, but that JAX 0.8 cannot rematerialize one.
+    Replaces a slice, which JAX 0.8 cannot rematerialize in the graph of a Keras model.
     """
 
     def __init__(self, **kwargs):
@@ -221,19 +220,19 @@ def tokens_shape(layer, shape):
 
 
 def check_blocks(block_size, input_shape, axis=-1):
-    """Check that blocks fill an axis of the input, whose size may be unknown unless it is last."""
+    """Check that blocks fill an axis of the input; only the last axis must be known."""
     size = input_shape[axis]
     if size is None and input_shape[axis:][1:]:
         return
     if not size or size % block_size:
         raise ValueError(
-            f"`block_size` must divide the size of axis {axis} of the input, 1 or more. "
+            f"`block_size` must divide the size of axis {axis} of the input, at least 1. "
             f"Received: block_size={block_size}, input_shape={tuple(input_shape)}"
         )
 
 
 def broadcast_mask(mask, inputs):
-    """Repeat a mask of one sample for every sample; other masks stay as they are."""
+    """Repeat a mask of one sample for every sample; keep other masks."""
     if mask is None:
         return None
     mask = ops.convert_to_tensor(mask)
@@ -243,7 +242,7 @@ def broadcast_mask(mask, inputs):
 
 
 def flatten_map(inputs, mask=None):
-    """Flatten a map and its mask to tokens in rows; tokens stay as they are."""
+    """Flatten a map and its mask to tokens ordered by rows; keep tokens."""
     mask = broadcast_mask(mask, inputs)
     if len(inputs.shape) == 3:
         return inputs, mask
@@ -254,7 +253,7 @@ def flatten_map(inputs, mask=None):
 
 
 def unflatten_map(tokens, inputs):
-    """Return tokens in the shape of `inputs` before `flatten_map`, with their own channels."""
+    """Undo `flatten_map`: reshape tokens to the map `inputs`, with any number of channels."""
     if len(inputs.shape) == 3:
         return tokens
     return ops.reshape(tokens, (*ops.shape(inputs)[:3], tokens.shape[-1]))
@@ -264,10 +263,10 @@ QUERY_AND_VALUE = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAtten
 
 
 def check_inner(argument: str, layer: Any) -> Layer:
-    """Return the layer that was given as an argument, itself or as its config.
+    """Return the layer that was given as an argument, as a layer or its config.
 
     Raises:
-        TypeError: for anything else, such as a name or a class of layers.
+        TypeError: for other values, such as a name or a class of layers.
     """
     layer = keras.layers.deserialize(layer) if isinstance(layer, dict) else layer
     if not isinstance(layer, keras.layers.Layer):
@@ -280,7 +279,8 @@ def check_inner(argument: str, layer: Any) -> Layer:
 def input_arguments(layer: Layer, x: Any) -> tuple[Any, ...]:
     """Return the arguments of a layer for one tensor or shape: Keras' attention takes two.
 
-    It is given no mask that Keras has put onto the tensor, by which its padding attends to nothing.
+    For Keras' attention, the tensor is copied without its Keras mask, which would leave padding
+    without any key to attend to.
     """
     if not isinstance(layer, QUERY_AND_VALUE):
         return (x,)

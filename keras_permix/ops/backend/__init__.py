@@ -1,1 +1,1 @@
-"""Implementations, one folder per backend; only that of the running backend is imported."""
+"""Implement ops, in one folder per backend; only that of the current backend is imported."""

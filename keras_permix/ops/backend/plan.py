@@ -1,4 +1,4 @@
-"""Describe permutations, calls of ops, and implementations with the calls that they accept."""
+"""Describe permutations, calls of ops, and implementations with the calls that they support."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ PERMUTING = ("channel_shift", *SORTING)  # the ops that a plan describes
 
 
 class Plan(NamedTuple):
-    """One permutation of tokens: every channel is shifted, then sorted in groups."""
+    """Describe a permutation of tokens: every channel is shifted, then sorted in groups."""
 
-    steps: Any = None  # one integer per channel in a tuple, or a `ShiftSchedule`; None: no shift
-    group_size: int | None = None  # tokens per group, None for all of them
-    aligned: bool = False  # to the groups of channel 0
-    descending: tuple[bool, ...] | None = None  # one boolean per channel, None for none
+    steps: Any = None  # a tuple of one integer per channel, or a `ShiftSchedule`; None: no shift
+    group_size: int | None = None  # tokens per group, None for all tokens
+    aligned: bool = False  # whether groups take the ranks of channel 0
+    descending: tuple[bool, ...] | None = None  # one boolean per channel, None: all ascending
 
     def at(self, tokens):
         """Return the plan for `tokens` tokens: steps from 0 to `tokens` - 1, known group size.
 
-        Channel 0 of an aligned plan is its own leader: unshifted, it takes its own ranks.
+        Channel 0 of an aligned plan is not shifted, so that its own ranks leave it unchanged.
         """
         steps = None if self.steps is None else steps_at(self.steps, tokens)
         if steps and self.aligned:
@@ -53,13 +53,13 @@ def _reduced(steps, tokens):
 
 
 def remainders(numbers, divisor, to_tensor, bits, digit):
-    """Divide Python integers of any size by numbers of tokens: Horner's rule.
+    """Return Python integers of any size modulo numbers of tokens, by Horner's rule.
 
     Args:
         numbers: Python integers of any sign and size.
-        divisor: A positive integer, or a tensor of such.
-        to_tensor: Makes a tensor of integers.
-        bits: Bits of these integers, without the sign.
+        divisor: A positive integer, or a tensor of positive integers.
+        to_tensor: Function that makes a tensor of integers.
+        bits: Bits of the integers in tensors, without the sign.
         digit: Bits of a digit. A remainder and one more digit must fit into `bits`.
 
     Returns:
@@ -83,7 +83,7 @@ def shift_places(steps, tokens, back=False):
 
 
 def small_integer(size):
-    """Return the smallest unsigned type that counts to `size`."""
+    """Return the name of the smallest unsigned dtype that holds 0 to `size` - 1."""
     return np.min_scalar_type(size - 1).name
 
 
@@ -95,15 +95,15 @@ class Hardware(NamedTuple):
     """Describe the device of a call, as far as it is known."""
 
     platform: str = UNKNOWN  # such as "cpu" or "cuda"
-    devices: int = 1  # among which the compiler may have to divide the call
-    sure: bool = True  # or the program may be compiled for another platform
-    chip: Any = None  # one of the devices, where its kind matters
-    undivided: str | None = None  # why a kernel cannot be called on each of them
+    devices: int = 1  # number of devices that the call may be divided among
+    sure: bool = True  # False if the program may be compiled for another platform
+    chip: Any = None  # one of the devices, if its kind matters
+    undivided: str | None = None  # why a kernel cannot be called on each device
 
 
 @dataclass(frozen=True)
 class Call:
-    """Hold the static facts of one call, which decide its implementation."""
+    """Hold the static facts of a call, which select its implementation."""
 
     op: str
     hardware: Hardware
@@ -113,7 +113,7 @@ class Call:
     exporting: bool
     plan: Plan | None
     options: dict
-    symbolic: bool = False  # drawn in a model, to be dispatched when it runs
+    symbolic: bool = False  # a node of a functional model, which is dispatched when it runs
 
     def __str__(self):
         shown = {k: _shorten(v) for k, v in self.options.items()}
@@ -127,14 +127,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Row:
-    """Describe an implementation of an op and the calls that it accepts."""
+    """Describe an implementation of an op and the calls that it supports."""
 
     op: str
     name: str
     function: Callable
-    devices: tuple = ()  # platforms; none given: all
-    limit: Callable[[Call], str | None] | None = None  # what else it objects to
-    elsewhere: str | None = None  # the row whose function it compiles for other platforms
+    devices: tuple = ()  # platforms; empty: all
+    limit: Callable[[Call], str | None] | None = None  # returns further objections
+    elsewhere: str | None = None  # the implementation that it compiles for other platforms
     requires: str | None = None  # an optional package
     dtypes: tuple = ()
     aligned: bool = True
@@ -143,9 +143,9 @@ class Row:
     max_tokens: int | None = None
     masks: bool = False
     ragged: bool = False
-    dynamic: bool = False  # a number of tokens that is not known while tracing
-    exported: bool = True  # to a program that runs without this package
-    installed: bool = field(init=False)  # looked up once, as compilers cannot
+    dynamic: bool = False  # supports a number of tokens that is unknown while tracing
+    exported: bool = True  # can be exported to a program that runs without this package
+    installed: bool = field(init=False)  # looked up once, because compiled functions cannot
 
     def __post_init__(self):
         found = self.requires is None or find_spec(self.requires) is not None
@@ -158,7 +158,7 @@ class Row:
         group = tokens if plan.group_size is None else plan.group_size
         platform = call.hardware.platform
         if self.devices and platform not in self.devices and not call.symbolic:
-            unknown = ", and it is not known which it runs on" if platform == UNKNOWN else ""
+            unknown = ", and the device is not known" if platform == UNKNOWN else ""
             return f"it needs device {' or '.join(self.devices)}{unknown}"
         if not self.installed:
             return f"it needs the package {self.requires}"

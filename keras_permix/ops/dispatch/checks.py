@@ -10,27 +10,27 @@ from keras_permix.utils.checks import check_integer
 
 
 def is_empty(x):
-    """Whether a tensor is known to have no values; a size that an exporter leaves free has some."""
+    """Return whether a tensor has an axis of size 0; symbolic sizes of exporters are not 0."""
     return any(size == 0 for size in x.shape if isinstance(size, int))
 
 
 def require(x, holds, message, size):
-    """Return `x`, tokens or a map, where a rule holds; raise where it does not.
+    """Return `x` if a rule holds, and raise otherwise.
 
-    The rule is checked at once where `holds` is a boolean. Where it is a tensor, since TensorFlow
-    traces for any number of tokens, it is checked whenever the traced function runs.
+    If `holds` is a tensor, because TensorFlow traces for any number of tokens, the rule is checked
+    whenever the traced function runs.
 
     Args:
         x: Tensor of shape (batch, tokens, channels) or (batch, rows, columns, channels).
-        holds: A boolean, or a boolean tensor without axes.
-        message: The rule, and what was received but for `size`, which is put behind it.
-        size: What was received, an integer or an integer tensor without axes.
+        holds: A boolean, or a scalar boolean tensor.
+        message: Error message, to which `size` is appended.
+        size: The received size, an integer or a scalar integer tensor.
 
     Returns:
-        `x`; whatever is computed of it fails where the rule does not hold.
+        `x`. If `holds` is a tensor, computing with the result fails unless it is True.
 
     Raises:
-        ValueError: where `holds` is False.
+        ValueError: if `holds` is False.
     """
     if ops.is_tensor(holds):
         return running.module("runtime").require(x, holds, message, size)
@@ -40,7 +40,7 @@ def require(x, holds, message, size):
 
 
 def check_floating(x):
-    """Check that the numbers of `x` have fractions."""
+    """Check that `x` is floating."""
     if not is_float_dtype(standardize_dtype(x.dtype)):
         raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
 
@@ -60,7 +60,7 @@ def check_tokens(x):
 
 
 def check_sortable(x):
-    """Return `x` as a tensor of tokens whose numbers have an order."""
+    """Return `x` as a floating or integer tensor of shape (batch, tokens, channels)."""
     x = check_tokens(x)
     dtype = standardize_dtype(x.dtype)
     if not is_float_dtype(dtype) and "int" not in dtype:
@@ -69,7 +69,7 @@ def check_sortable(x):
 
 
 def check_mask(mask, x, of="x"):
-    """Return `mask` if it marks the tokens of `x`, named `of`: shape (batch, tokens), boolean."""
+    """Return `mask` as booleans (batch, tokens) for `x`, which errors call `of`."""
     if mask is None:
         return None
     mask = mask if isinstance(mask, KerasTensor) else ops.convert_to_tensor(mask)
@@ -83,26 +83,26 @@ def check_mask(mask, x, of="x"):
 
 
 def check_groups(x, group_size, ragged):
-    """Return `x` and `group_size` if groups of it fill the tokens of `x`.
+    """Return `x` and `group_size` if groups fill the tokens of `x`, or `ragged` is set.
 
-    Where their number is not known before a compiled function runs, that is checked then.
+    An unknown number of tokens is checked when the compiled function runs.
     """
     if group_size is None:
         return x, x.shape[1]
     group_size = check_integer("group_size", group_size)
-    if ragged or isinstance(x, KerasTensor) and x.shape[1] is None:  # then it is called again
+    if ragged or isinstance(x, KerasTensor) and x.shape[1] is None:  # checked at run time
         return x, group_size
     tokens = ops.shape(x)[1]
     rule = (
         "`group_size` must divide the number of tokens; "
-        "`ragged=True` allows a last group that is shorter. "
+        "`ragged=True` allows a shorter last group. "
         f"Received: group_size={group_size}, tokens="
     )
     return require(x, tokens % group_size == 0, rule, tokens), group_size
 
 
 def check_ema(x, *, omega, **parameters):
-    """Return the parameters of an average of `x` as tensors, `omega` the last of them."""
+    """Return the parameters of an average of `x` as tensors, `omega` last."""
     check_floating(x)
     channels, tensors = x.shape[2], [ops.convert_to_tensor(p) for p in parameters.values()]
     rows = tuple(tensors[0].shape)

@@ -1,9 +1,8 @@
 """Select the implementation of an op.
 
-Every op has a reference implementation in `keras.ops` that works on all backends. Faster ones are
-listed in `ops/backend/{jax,tensorflow,torch}/rows.py`, of which one is imported. The first that
-accepts the static facts of a call is used. The choice is made while tracing, so that it costs
-nothing in a compiled function.
+Every op has a reference implementation in `keras.ops` that works on all backends. Faster
+implementations are listed in `ops/backend/<backend>/rows.py`. The first one that supports the call
+is used. The choice is made while tracing, so that compiled functions have no overhead.
 """
 
 import contextlib
@@ -30,18 +29,18 @@ EXPORTING = 0  # number of exports in progress, in all threads
 LOCK = threading.Lock()
 OPS: dict[str, Callable[..., Any]] = {}  # public functions by name
 Op = TypeVar("Op", bound=Callable[..., Any])
-EXPLAIN = object()  # in place of a name of an implementation
+EXPLAIN = object()  # passed as `implementation` to explain a call
 
 
 def op(function: Op) -> Op:
-    """Let models and `explain` find the public function of an op, which is dispatched, by name."""
+    """Register the public function of an op, so that models and `explain` find it by name."""
     OPS[function.__name__] = function
     return function
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class TokenOperation(keras.Operation):
-    """An op as one node of a functional model: dispatched when it runs, not when it is drawn."""
+    """Represent an op as one node of a functional model, which is dispatched when it runs."""
 
     def __init__(self, op, implementation, options, like=0, shape=None, name=None):
         super().__init__(name=name)
@@ -82,8 +81,8 @@ def is_symbolic(x):
 def exporting() -> Iterator[None]:
     """Use only operations that LiteRT, ONNX and OpenVINO support, in all threads.
 
-    Zoo models do this themselves when they export. Use it to export custom models with these
-    layers on JAX and TensorFlow; PyTorch reports its exports. Inside the context,
+    Use this context to export custom models with these layers on JAX and TensorFlow. Zoo models
+    enter it automatically, and PyTorch does not need it. Inside the context,
     `KERAS_PERMIX_IMPLEMENTATION` is ignored. Missing conversions are added to `tf2onnx` if it is
     installed.
 
@@ -129,7 +128,7 @@ def dispatch(
         return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
     call = _describe(op, arrays, mask, plan, options)
     rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
-    if shape is None and is_empty(arrays[like]):  # which has no values
+    if shape is None and is_empty(arrays[like]):
         return _explain_copy(call, rows) if explaining else keras.ops.copy(arrays[like])
     chosen = _choose(call, rows, None if explaining else implementation)
     if explaining:
@@ -142,8 +141,8 @@ def dispatch(
 
 
 def _explain_copy(call, rows):
-    """Return the explanation of a call without values."""
-    others = dict.fromkeys((*rows, REFERENCE), "it is not asked for what has no values")
+    """Return the explanation of a call on an empty tensor."""
+    others = dict.fromkeys((*rows, REFERENCE), "it is not used for empty tensors")
     return Explanation(f"{call.op}({call})", "copy", {**others, "copy": None})
 
 
@@ -163,7 +162,7 @@ def _describe(op, arrays, mask, plan, options):
 
 
 def _choose(call, rows, implementation):
-    """Return the name of the implementation, or None if a symbolic call leaves it open."""
+    """Return the name of the implementation, or None if it depends on the run of the model."""
     wanted = implementation or _forced(rows)
     if wanted is not None:
         return _check_wanted(wanted, rows, call)
@@ -174,7 +173,7 @@ def _choose(call, rows, implementation):
 
 
 def _forced(rows):
-    """Return the implementation named by the environment, if this op has it."""
+    """Return the implementation that the environment selects, if this op has it."""
     if FORCED is None or EXPORTING:
         return None
     check_choice(VARIABLE, FORCED, sorted({REFERENCE, *(row.name for row in NATIVE.ROWS)}))
@@ -190,7 +189,7 @@ def _check_wanted(wanted, rows, call):
     if objection:
         raise ValueError(
             f"{wanted!r} cannot serve this call of `{call.op}`: {objection}. "
-            f"Leave `implementation=None` (and {VARIABLE} unset) to have one chosen. "
+            f"Set `implementation=None` and unset {VARIABLE} to select one automatically. "
             f"Received: {call}"
         )
     return None if row.doubt(call) else wanted
@@ -198,7 +197,7 @@ def _check_wanted(wanted, rows, call):
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hold the implementation of a call and the objections of the others, printed as a table."""
+    """Hold the implementation of a call and why the others are not used; prints as a table."""
 
     call: str
     chosen: str | None
@@ -212,21 +211,21 @@ class Explanation:
             if name == self.chosen:
                 verdict = "serves this call"
             if name == self.chosen and self.elsewhere:
-                verdict += f"; {self.elsewhere} does where it is compiled for another platform"
+                verdict += f"; on other platforms, {self.elsewhere} does"
             lines.append(f"  {name}: {verdict}")
         return "\n".join(lines)
 
 
 def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Explanation:
-    """Explain which implementation runs a call, and why the others do not. Compute nothing.
+    """Explain which implementation runs a call, and why the others do not, without computing it.
 
-    The result holds for these tensors on their device. A compiled function may use another
+    The result is valid for these tensors on their device. A compiled function may use another
     implementation than an eager call, for example if it is divided among devices. In this case,
-    call `explain` inside the function. The choice for a symbolic tensor may be open until run time.
+    call `explain` inside the function. For a symbolic tensor, the choice may depend on run time.
 
     The environment variable `KERAS_PERMIX_IMPLEMENTATION` replaces `implementation` in every call
-    of an op that has an implementation of that name. A call that it does not support raises an
-    error, here as well.
+    of an op that has an implementation of that name. Calls that it does not support raise an error,
+    also in `explain`.
 
     Args:
         op: A function of this module that takes `implementation`, or its name.
@@ -234,13 +233,13 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
         **kwargs: The named arguments of the call, without `implementation`.
 
     Returns:
-        An `Explanation`, which prints as a table. `chosen` is a name, "copy" for a tensor without
-        values, or None if the choice is made at run time. `objections` has a reason or None for
-        every implementation, best first. `elsewhere` is the implementation of a compiled function
-        on another than the default platform, or None.
+        An `Explanation`, which prints as a table. `chosen` is a name, "copy" for an empty tensor,
+        or None if the choice is made at run time. `objections` has a reason or None for every
+        implementation, best first. `elsewhere` is the implementation of a function that is compiled
+        for another platform than the default, or None.
 
     Raises:
-        ValueError: for a name that is no op, or arguments that the op rejects.
+        ValueError: for an unknown op, or arguments that the op rejects.
 
     Example:
 

@@ -1,1 +1,1 @@
-"""Share helpers of the reference implementations, in `keras.ops`."""
+"""Share helpers of the reference implementations, written in `keras.ops`."""

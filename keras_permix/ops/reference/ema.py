@@ -1,7 +1,7 @@
-"""The damped EMA of all tokens at once: by chunks, or by one long convolution.
+"""Compute the damped EMA in parallel, by chunks or by one long convolution.
 
-A token of the input still counts `sum(weight * exp(lag * log_decay))` in the output `lag` tokens
-later, the tap of that lag. Inside, channels come first and tokens last.
+The tap of a lag, `sum(weight * exp(lag * log_decay))`, is the weight of an input token in the
+output `lag` tokens later. Internally, channels come first and tokens last.
 """
 
 import math
@@ -12,13 +12,13 @@ from keras import ops
 from keras_permix.ops.reference.linear import full_precision, toeplitz
 from keras_permix.ops.reference.packing import cut, join
 
-CHUNK = 64  # tokens; products of chunks and what passes between them take about the same time
-RUN = 16  # chunks, or runs of them, that are summed by one product
-MANY = 1 << 20  # chunks, more than there are where their number is not known
+CHUNK = 64  # tokens; balances the time within chunks and between chunks
+RUN = 16  # chunks, or runs, that one product sums
+MANY = 1 << 20  # chunks; upper limit if their number is unknown
 
 
 def as_implementation(average):
-    """Make `average(x, weight, log_decay, omega, truncation)` serve calls of `damped_ema`."""
+    """Turn `average(x, weight, log_decay, omega, truncation)` into one of `damped_ema`."""
 
     @wraps(average)
     def serve(x, delta, alpha, beta, gamma, omega, mask, *, truncation):
@@ -36,21 +36,21 @@ def as_implementation(average):
 
 
 def in_full_precision(*tensors):
-    """Cast to float32, or to float64 where the first is: a decay is too near to 1 for less."""
+    """Cast to float32, or float64 if the first tensor is; lower precisions round decays to 1."""
     dtype = full_precision(tensors[0].dtype)
     return tuple(ops.cast(tensor, dtype) for tensor in tensors)
 
 
 def coefficients(delta, alpha, beta, gamma):
-    """The weight of a token and the logarithm of its decay, each (rows, dim)."""
+    """Return the weight of a token and the logarithm of its decay, each (rows, dim)."""
     share = ops.sigmoid(delta)
-    # A decay of 0 has no logarithm. (Keras' `minimum` makes float32 of float64 on PyTorch.)
+    # A decay of 0 has no logarithm. Not `ops.minimum`, which does not keep float64 on PyTorch.
     lost = ops.clip(share * ops.sigmoid(alpha), 0.0, 1 - 2**-24)
     return share * beta * gamma / math.sqrt(delta.shape[-1]), ops.log1p(-lost)
 
 
 def directions(channels, weight, log_decay):
-    """Yield `(weight, log_decay, backward)` of the direction or directions that are given."""
+    """Yield `(weight, log_decay, backward)` of each direction."""
     for backward in range(weight.shape[0] // channels):
         rows = slice(backward * channels, (backward + 1) * channels)
         yield weight[rows], log_decay[rows], bool(backward)
@@ -59,7 +59,7 @@ def directions(channels, weight, log_decay):
 def by_chunks(x, weight, log_decay, omega, truncation):
     """Multiply chunks of tokens by their taps, and pass decaying states from chunk to chunk.
 
-    The cost of a token does not depend on how many there are, and nothing is larger than `x`.
+    The cost per token is constant, and no intermediate tensor is larger than `x`.
     """
     tokens = ops.shape(x)[1]
     size = min(CHUNK, x.shape[1] or CHUNK)
@@ -81,16 +81,16 @@ def by_chunks(x, weight, log_decay, omega, truncation):
 
 
 def _reach(truncation, size, last):
-    """Return the distance in chunks up to which all taps count, and those where some do."""
+    """Return the distance in chunks up to which all taps count, and the distances of some taps."""
     if truncation is None:
         return last, ()
     full = max(truncation // size - 1, 0)
-    end = (truncation + size - 2) // size  # the farthest chunk with a token that counts
+    end = (truncation + size - 2) // size  # the farthest chunk with a tap
     return min(full, last), range(full + 1, min(end, last) + 1)
 
 
 def powers(log_decay, lags):
-    """Return decays after some lags: (channels, dim, lags)."""
+    """Return the decays after `lags`: (channels, dim, lags)."""
     return ops.exp(log_decay[..., None] * ops.cast(lags, log_decay.dtype))
 
 
@@ -123,7 +123,7 @@ def _carried(x, weight, log_decay, reach, most, backward):
 
 
 def _sums(x, log_decay, most, backward):
-    """Sum (channels, batch, n), n at most `most`, up to each; `log_decay` is (channels, 1)."""
+    """Sum (channels, batch, n) with decay along n, at most `most`; `log_decay` (channels, 1)."""
     count = ops.shape(x)[2]
     x = cut(x, min(RUN, most), 2)
     size = x.shape[3]
@@ -136,7 +136,7 @@ def _sums(x, log_decay, most, backward):
 
 
 def _move(x, by, backward):
-    """Along the last axis move on by some places, or back, and let zeros come in behind."""
+    """Shift the last axis by `by` positions, or back if `backward`, and fill with zeros."""
     count = ops.shape(x)[2]
     by = min(by, count) if isinstance(count, int) else ops.minimum(by, count)
     moved = ops.pad(x, ((0, 0), (0, 0), (0, by) if backward else (by, 0)))
@@ -160,7 +160,7 @@ def by_fft(x, weight, log_decay, omega, truncation):
 
 
 def _taps(weight, log_decay, tokens, truncation):
-    """Taps of lags 0 … tokens - 1, (channels, tokens), from products of short and long lags."""
+    """Return taps (channels, tokens) of lags 0 … tokens - 1, as products of long and short lags."""
     long = weight[..., None] * powers(log_decay, CHUNK * ops.arange(-(-tokens // CHUNK)))
     short = powers(log_decay, ops.arange(CHUNK))
     taps = ops.einsum("ans,ant->ast", long, short)  # `matmul` would lose float64 on PyTorch

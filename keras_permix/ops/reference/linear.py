@@ -1,28 +1,28 @@
-"""Linear maps of the references: matrix products, Toeplitz matrices, Sinkhorn's iteration."""
+"""Share matrix products, Toeplitz matrices and Sinkhorn iterations of the references."""
 
 from keras import backend, ops
 
 
 def full_precision(dtype):
-    """float32, or float64 where `dtype` is; Keras' `result_type` knows no float64 on PyTorch."""
+    """Return float64 for float64, else float32; Keras' `result_type` loses float64 on PyTorch."""
     return "float64" if backend.standardize_dtype(dtype) == "float64" else "float32"
 
 
 def matmul(x, y):
-    """`ops.matmul` of tensors of one dtype, which it keeps."""
+    """Return `ops.matmul` of tensors of one dtype, and keep the dtype."""
     return x @ y if full_precision(x.dtype) == "float64" else ops.matmul(x, y)
 
 
 def dense(x, kernel, bias, mask):
-    """`x @ kernel + bias`, or without the bias where it is None."""
+    """Return `x @ kernel + bias`, or `x @ kernel` if `bias` is None."""
     product = matmul(x, kernel)
     return product if bias is None else ops.add(product, bias)
 
 
 def toeplitz(diagonals):
-    """Make matrices of their diagonals: `out[…, i, j] = diagonals[…, size - 1 + j - i]`.
+    """Make matrices from diagonals: `out[…, i, j] = diagonals[…, size - 1 + j - i]`.
 
-    Made of copies and slices only, so that the gradient is a sum and no scatter-add.
+    Uses only copies and slices, so that the gradient is a sum instead of a scatter-add.
 
     Args:
         diagonals: Tensor of shape (…, 2 * size - 1), from the lower left to the upper right.
@@ -34,13 +34,13 @@ def toeplitz(diagonals):
     size = (length + 1) // 2
     filled = ops.pad(diagonals, [(0, 0)] * len(outer) + [(0, 1)])
     rows = ops.broadcast_to(filled[..., None, :], (*outer, size, length + 1))
-    # Read with one column less, every row starts one place before the row above it.
+    # Reshaped with one column less, every row starts one position earlier than the row above.
     skewed = ops.reshape(rows, (*outer, size * (length + 1)))[..., : size * length]
     return ops.reshape(skewed, (*outer, size, length))[..., size - 1 :]
 
 
 def sinkhorn_by(repeat):
-    """Make `repeat(function, value, times)` serve calls of `sinkhorn`."""
+    """Turn `repeat(function, value, times)` into a `sinkhorn` implementation."""
 
     def serve(scores, mask, *, iterations, temperature):
         precise = backend.result_type(scores.dtype, "float32")

@@ -1,4 +1,4 @@
-"""A bitonic sorting network for XLA, which compiles it for every backend that has XLA."""
+"""Sort with a bitonic network that XLA compiles."""
 
 from functools import partial
 from itertools import groupby
@@ -6,16 +6,16 @@ from itertools import groupby
 import numpy as np
 from keras import backend, ops
 
-CACHE = 1 << 21  # bytes that stay in the cache of a core
+CACHE = 1 << 21  # bytes; size of the cache of a core
 
 
 def sort(runs, by_blocks):
-    """Sort integers, (groups, tokens, channels), along the tokens, whose number is a power of two.
+    """Sort integers along the tokens.
 
     Args:
-        runs: Tensor of a static shape.
-        by_blocks: Whether steps that compare within blocks of tokens take one block after the
-            other, which stays in the cache of a CPU where all tokens would not.
+        runs: Tensor (groups, tokens, channels) of a static shape; tokens is a power of two.
+        by_blocks: Whether steps within blocks of tokens process one block at a time, so that it
+            stays in the cache of a CPU.
     """
     shape = runs.shape
     row = shape[2] * np.dtype(backend.standardize_dtype(runs.dtype)).itemsize
@@ -32,7 +32,7 @@ def sort(runs, by_blocks):
 
 
 def _take_one(number, blocks, take):
-    """Take one block within them all: what a map returns would be one more copy of all of them."""
+    """Sort block `number` in place; a map would return another copy of all blocks."""
     start = (number, 0, 0)
     return ops.slice_update(blocks, start, take(ops.slice(blocks, start, (1, *blocks.shape[1:]))))
 
@@ -42,8 +42,8 @@ def network(length):
 
     A step is (size, parts, flip). It cuts the positions into blocks of `size` and compares each
     position of a block's first half with one of its second half, reversed if `flip`. With 4
-    `parts`, it then compares within both halves, not reversed. Two stages
-    then take one pass through memory.
+    `parts`, it then compares within both halves, not reversed, so that two stages take one pass
+    through memory.
     """
     level = 2
     while level <= length:

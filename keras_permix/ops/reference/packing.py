@@ -9,11 +9,11 @@ from keras_permix.ops.backend.plan import remainders, steps_at
 
 
 class Packed(NamedTuple):
-    """Tokens with the real ones in front, in order."""
+    """Hold tokens with real tokens first, in order."""
 
     values: Any  # (batch, tokens, channels)
     lengths: Any  # (batch, 1, 1), the number of real tokens, or None for all of them
-    places: Any  # (batch, tokens), where each token went, or None for nowhere
+    places: Any  # (batch, tokens), the new position of each token, or None if unchanged
 
 
 def pack(x, mask):
@@ -93,7 +93,7 @@ def sorting_order(runs, padding=None):
 
 
 def cut(x, size, axis=1):
-    """Cut an axis into pieces, the last one filled up with zeros: (…, pieces, size, …)."""
+    """Cut an axis into pieces, the last padded with zeros: (…, pieces, size, …)."""
     shape = ops.shape(x)
     length, missing = shape[axis], -shape[axis] % size
     x = ops.pad(x, [(0, missing if i == axis else 0) for i in range(len(shape))])
@@ -101,7 +101,7 @@ def cut(x, size, axis=1):
 
 
 def join(pieces, axis=1):
-    """Put the pieces of an axis together: (…, pieces * size, …)."""
+    """Join the pieces of an axis: (…, pieces * size, …)."""
     shape = ops.shape(pieces)
     length = shape[axis] * shape[axis + 1]
     return ops.reshape(pieces, (*shape[:axis], length, *shape[axis + 2 :]))

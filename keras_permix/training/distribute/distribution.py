@@ -42,17 +42,17 @@ class Distribution:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process writes files and prints."""
+        """Return whether this process writes files and prints."""
         return self.index == 0
 
     @property
     def parts(self) -> int:
-        """Number of parts that a batch is divided into."""
+        """Return the number of parts that a batch is divided into."""
         return self.devices
 
     @property
     def shard(self) -> tuple[int, int]:
-        """`(index, count)` for `Pipeline.shard`."""
+        """Return `(index, count)` for `Pipeline.shard`."""
         return self.index, self.count
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
@@ -87,7 +87,7 @@ class Distribution:
 
         Args:
             function: Function whose result JSON can hold.
-            *arguments: Its arguments.
+            *arguments: Arguments of the function.
 
         Raises:
             Exception: the exception of the function, in the first process.
@@ -214,7 +214,7 @@ class SummedGradients(keras.optimizers.Optimizer):
 
     @property
     def inner_optimizer(self) -> Any:
-        """Optimizer that applies gradients and averages weights."""
+        """Return the optimizer that applies gradients and averages weights."""
         return getattr(self.optimizer, "inner_optimizer", self.optimizer)
 
     def build(self, variables: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Read the sizes, weights and tokenizer of a BERT, as PyTorch's libraries write it."""
+"""Read the sizes, weights and tokenizer of a BERT in the format of PyTorch libraries."""
 
 import json
 import math
@@ -76,8 +76,8 @@ def read_bert(
     """Read the folder of a trained BERT.
 
     Args:
-        folder: With `config.json` and `model.safetensors`, and perhaps the files of a tokenizer;
-            see `read_tokenizer`.
+        folder: Folder with `config.json`, `model.safetensors` and, optionally, the files of a
+            tokenizer; see `read_tokenizer`.
         num_layers: Number of layers, the first ones. `None`: all.
         max_sequence_length: Number of positions, the first ones. `None`: all.
 
@@ -87,8 +87,8 @@ def read_bert(
     Raises:
         ImportError: if the package `safetensors` is absent, or `tokenizers` for a `vocab.txt`.
         FileNotFoundError: for a missing file.
-        ValueError: for a damaged file, a model that is no BERT, tensors that are missing, unknown
-            or of another shape, or more layers or positions than there are.
+        ValueError: for a damaged file, a model other than BERT, tensors that are missing, unknown
+            or of another shape, or too many layers or positions.
     """
     folder = Path(folder)
     sizes, arguments = _read_config(folder / CONFIG_FILE)
@@ -113,7 +113,7 @@ def read_bert(
 
 
 def read_tokenizer(folder: Path) -> str | None:
-    """Read the tokenizer of a folder: the path or text of a `tokenizer.json`, or `None`.
+    """Return the path or text of a `tokenizer.json` for the tokenizer of a folder, or `None`.
 
     It is made from `tokenizer.json` or `vocab.txt`, with the settings in `added_tokens.json`,
     `special_tokens_map.json` and `tokenizer_config.json`.
@@ -152,7 +152,7 @@ def read_tokenizer(folder: Path) -> str | None:
         made = wordpiece_tokenizer(words, **options, **special)
     except ValueError as error:
         raise ValueError(
-            f"`{path}` must hold the words of a BERT, one per line. Received: {error}"
+            f"`{path}` must hold the vocabulary of a BERT, one token per line. Received: {error}"
         ) from error
     return _with_tokens(made, added, folder) if added else made
 
@@ -169,7 +169,7 @@ def _content(token):
 
 
 def _added_tokens(numbers, config, folder):
-    """Return the added tokens as dicts, in the order of their ids, then those without one."""
+    """Return the added tokens as dicts, ordered by id, those without an id last."""
     try:
         found = {token: {"content": token, "id": int(number)} for token, number in numbers.items()}
         for number, token in (config.get("added_tokens_decoder") or {}).items():
@@ -257,8 +257,8 @@ def _check_tensors(tensors, shapes, path):
     }
     if missing or unknown or wrong:
         raise ValueError(
-            f"`{path}` must hold the tensors of a BERT as its {CONFIG_FILE} describes it, no other "
-            f"but those of heads. Received: missing={missing[:8]}, unknown={unknown[:8]}, "
+            f"`{path}` must hold the tensors of the BERT in its {CONFIG_FILE}, and no others "
+            f"except those of heads. Received: missing={missing[:8]}, unknown={unknown[:8]}, "
             f"of another shape={dict(list(wrong.items())[:8])}"
         )
 

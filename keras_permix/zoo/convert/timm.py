@@ -15,13 +15,13 @@ from keras_permix.zoo.convert.safetensors import read_tensors
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 EPSILON = 1e-6
-# Arguments of timm's models that say nothing about what a trained one computes.
+# Arguments of timm's models that do not affect what a trained model computes.
 TRAINED_WITH = {
     "drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate",
     "drop_path_rate", "weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad",
 }  # fmt: skip
-HEADS = {192: 3, 384: 6, 768: 12, 1024: 16}  # of ViT-Ti, S, B and L, by their width
-# Names of timm, less ".weight" and ".bias", and the paths here.
+HEADS = {192: 3, 384: 6, 768: 12, 1024: 16}  # heads of ViT-Ti, S, B and L by width
+# Names of timm without ".weight" and ".bias", and paths of weights.
 VIT = {
     "patch_embed.proj": "patch_embedding/projection",
     "norm": "head_norm",
@@ -53,9 +53,9 @@ class Timm:
     """Hold the sizes and weights of a model of timm.
 
     Args:
-        arguments: Of the class here: sizes, epsilon, mean and deviation of the images.
-        weights: Arrays by the paths of the weights here, kernels `(in, out)`.
-        path: The file.
+        arguments: Arguments of the class of the package: sizes, epsilon, mean and std of images.
+        weights: Arrays by the paths of weights, with kernels `(in, out)`.
+        path: Path of the file.
     """
 
     arguments: dict[str, Any]
@@ -64,22 +64,23 @@ class Timm:
 
 
 def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[str, Any]) -> Model:
-    """Make a model with the weights of timm's; a new head is of zeros.
+    """Make a model with weights of timm; a new head is initialized to zeros.
 
     Raises:
-        ValueError: for arguments that the file decides, or weights that do not fit.
+        ValueError: for arguments that the file sets, or weights of other shapes.
     """
     decided = timm.arguments.keys() - {"mean", "std", "layer_norm_epsilon"}
     if decided & arguments.keys():
         raise ValueError(
-            f"The file of timm decides on {', '.join(sorted(decided))}. Received: {arguments}"
+            f"The file of timm sets {', '.join(sorted(decided))}. Do not pass them. "
+            f"Received: {arguments}"
         )
     if num_classes is None:
         labels = arguments.get("labels")
         num_classes = timm.arguments["num_classes"] if labels is None else len(labels)
     if num_classes is None:
         raise ValueError(
-            f"`num_classes` must say how many there are, since {timm.path} has no head. "
+            f"`num_classes` must be given, because {timm.path} has no head. "
             "Received: num_classes=None"
         )
     new_head = num_classes != timm.arguments["num_classes"]
@@ -116,12 +117,11 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     pool = config.pop("global_pool", None) or ("avg" if norm_last else "token")
     built = (pool, has_token) in (("token", True), ("avg", False))
     if not built or pool == "avg" and not norm_last:
-        ahead = "a norm ahead of the mean" if not norm_last else "fc_norm"
+        ahead = "a norm before the mean" if not norm_last else "fc_norm"
         found = "a class token" if has_token else "no class token"
         raise ValueError(
-            "The head must read a class token, or the mean of the tokens ahead of fc_norm where "
-            f"there is no class token. Received: {file} with global_pool={pool!r}, {found} and "
-            f"{ahead}"
+            "The head must read a class token or, without one, the mean of the tokens with fc_norm "
+            f"after it. Received: {file} with global_pool={pool!r}, {found} and {ahead}"
         )
     heads = config.pop("num_heads", None)
     if None not in (heads, num_heads) and heads != num_heads:
@@ -132,7 +132,7 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     num_heads = num_heads or heads
     if num_heads is None and hidden_dim not in HEADS:
         raise ValueError(
-            f"`num_heads` must be given where the width is none of {', '.join(map(str, HEADS))}. "
+            f"`num_heads` must be given for widths other than {', '.join(map(str, HEADS))}. "
             f"Received: num_heads=None, and a width of {hidden_dim} in {file}"
         )
     qkv_bias = "blocks.0.attn.qkv.bias" in tensors
@@ -203,11 +203,11 @@ def _images(config, sizes, patches, path, about):
     """Return the arguments about images, and check that the configuration can be built.
 
     Args:
-        config: What `_read` found.
-        sizes: What `_sizes` gives.
+        config: The settings from `_read`.
+        sizes: The result of `_sizes`.
         patches: Number of patches.
-        path: The file.
-        about: What else the tensors say, by timm's names of arguments.
+        path: Path of the file.
+        about: Other settings derived from the tensors, by timm's names of arguments.
     """
     side, hidden_dim = math.isqrt(patches), sizes["hidden_dim"]
     about |= {
@@ -227,11 +227,11 @@ def _images(config, sizes, patches, path, about):
         wrong["img_size"] = f"a grid of {patches} patches that is not square"
     if wrong:
         raise ValueError(
-            "The configuration of timm must be of a network that can be built here. "
+            "The configuration of timm must describe a network that this class supports. "
             f"Received: {path} with {', '.join(f'{name}={value}' for name, value in wrong.items())}"
         )
     for key, values in images.items():
-        if len(values) != sizes["channels"] and len(set(values)) == 1:  # of other images than ours
+        if len(values) != sizes["channels"] and len(set(values)) == 1:  # of RGB images
             images[key] = values[:1] * sizes["channels"]
     default = dict.fromkeys(("mean", "std"), (0.5,) * sizes["channels"])
     return {**default, **images, "image_size": about["img_size"]}
@@ -252,7 +252,7 @@ def _agrees(value, built, hidden_dim):
 
 
 def _sizes(tensors, path, patches, *others):
-    """Return the sizes that both kinds of model share, from the shapes."""
+    """Return the common sizes of both kinds of model, from the shapes of tensors."""
     missing = [name for name in (patches, *others) if name not in tensors]
     kernel = tensors.get(patches)
     if missing or kernel.ndim != 4 or kernel.shape[2] != kernel.shape[3]:
@@ -288,7 +288,7 @@ def _weights(tensors, path, names, of_block, tables):
             weights[f"{layer}/{kinds[kind == 'bias']}"] = _kernel(value)
     if unknown:
         raise ValueError(
-            f"`{path}` must hold a model of timm of this kind, and nothing that it has not here. "
+            f"`{path}` must hold a model of timm of this kind, without unsupported tensors. "
             f"Received: {sorted(unknown)[:8]}"
         )
     return weights

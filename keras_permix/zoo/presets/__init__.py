@@ -1,1 +1,1 @@
-"""Presets: folders of configuration, weights and records, found by name, path or handle."""
+"""Read and write presets: folders of configuration, weights and metadata."""

@@ -1,7 +1,6 @@
-"""Fetch files of presets from the web, each with a size and a SHA-256 known beforehand.
+"""Download files of presets with a known size and SHA-256.
 
-`keras.utils.get_file` limits neither size nor time, follows redirects to any address, and writes
-the file in place.
+Unlike `keras.utils.get_file`, this limits size, time and redirects, and writes files atomically.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 from keras_permix.utils.files import ABANDONED, cache_folder, replacing_file, sha256_of_file, sweep
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-TIMEOUT = 30.0  # seconds without an answer
+TIMEOUT = 30.0  # seconds without a response
 SLOWEST = 2**14  # bytes per second on average, after the first `TIMEOUT` seconds
 PIECE = 2**18  # bytes in memory at a time
 
@@ -24,22 +23,22 @@ PIECE = 2**18  # bytes in memory at a time
 def fetch(
     url: str, name: str, sha256: str, size: int, exact: bool = True, trusted: bool = False
 ) -> Path:
-    """Fetch a file into Keras' cache, or find it there, and verify its SHA-256.
+    """Download a file into Keras' cache unless it is there, and verify its SHA-256.
 
     Args:
         url: `https://…`, or `http://` on this machine if it is trusted.
         name: Relative POSIX path of the file in the cache.
         sha256: 64 hex digits.
-        size: Size in bytes. No more are read.
-        exact: Whether the file must have this size, or may be smaller.
-        trusted: Whether the user gave the URL, which may then be of a private network.
+        size: Largest number of bytes to read.
+        exact: Whether the file must have exactly `size` bytes.
+        trusted: Whether the user gave the URL, which may then be in a private network.
 
     Returns:
         The path of the file.
 
     Raises:
         ValueError: for a URL that is not allowed, or a file of another size or SHA-256.
-        ConnectionError: if the file cannot be fetched or comes too slowly.
+        ConnectionError: if the file cannot be downloaded, or the download is too slow.
         OSError: if the cache cannot be written.
     """
     host = urlsplit(url).hostname if trusted else None
@@ -71,8 +70,8 @@ def fetch(
         raise
     except OSError as error:
         raise OSError(
-            "The cache of fetched files must be writable. It is `.keras` at home, or the folder "
-            f"that `KERAS_HOME` names. Received: {path} ({error})"
+            "The cache of downloaded files must be writable: `~/.keras`, or the folder "
+            f"`KERAS_HOME`. Received: {path} ({error})"
         ) from error
     return path
 
@@ -100,13 +99,13 @@ def _download(url, host, name, sha256, limit):
                 yield piece
     except (OSError, http.client.HTTPException) as error:
         raise ConnectionError(
-            f"`{name}` could not be fetched. Connect to the internet, or put the file with SHA-256 "
-            f"{sha256} into the preset's folder yourself. Received: {error} from {url}"
+            f"`{name}` could not be downloaded. Connect to the internet, or copy the file with "
+            f"SHA-256 {sha256} to the preset's folder. Received: {error} from {url}"
         ) from error
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follow redirects to addresses that the URL itself may have."""
+    """Follow redirects only to allowed addresses."""
 
     def __init__(self, host):
         self.host = host
@@ -123,9 +122,9 @@ def _check_address(url, host):
     if parts.scheme != "https" and not (
         trusted and parts.scheme == "http" and parts.hostname in LOOPBACK
     ):
-        raise ValueError(f"A preset's file is fetched over https only. Received: {url}")
+        raise ValueError(f"Files of presets are downloaded over https only. Received: {url}")
     if not trusted and not is_public(parts.hostname or ""):
         raise ValueError(
-            "A preset's file is not fetched from this machine or its network, unless the preset's "
-            f"own handle names it. Received: {url}"
+            "Files of presets are downloaded from private networks only if the handle of the "
+            f"preset names the host. Received: {url}"
         )

@@ -1,4 +1,4 @@
-"""Locate, fetch and verify the files of a preset."""
+"""Locate, download and verify the files of a preset."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ TASK_FILE = "task.json"
 PRESET_FILES = (CONFIG_FILE, METADATA_FILE, PREPROCESSOR_FILE, TASK_FILE, WEIGHTS_FILE)
 
 METADATA_LIMIT = 2**24  # bytes
-ASSET_LIMIT = 2**26  # bytes of each file but the weights
+ASSET_LIMIT = 2**26  # bytes of each file except the weights
 JSON_DEPTH = 64  # objects and lists inside each other
 SHA256 = re.compile(r"[0-9a-f]{64}")
 PLAIN_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
@@ -26,14 +26,14 @@ FILE_NAME = re.compile(f"{PLAIN_NAME}(/{PLAIN_NAME})*")
 
 @dataclasses.dataclass(frozen=True)
 class PresetFiles:
-    """Hold the files of a preset, on disk or partly on the web.
+    """Hold the files of a preset, which may be partly remote.
 
     Args:
-        folder: Where its files lie, some of them in sub-folders.
-        metadata: What its `metadata.json` says.
-        url: Where files lie that the folder lacks and whose own URL is null, or None.
-        root: Folder that no file of the preset may leave; `None`: `folder`. (The Hugging Face
-            cache links from a snapshot to files beside it.)
+        folder: Folder of the files, which may be in sub-folders.
+        metadata: The object in `metadata.json`.
+        url: URL of the files that the folder lacks and that have no URL in the metadata, or `None`.
+        root: Folder that links in the preset may not leave. `None`: `folder`. (The Hugging Face
+            cache links from a snapshot to files in another folder.)
     """
 
     folder: Path
@@ -44,22 +44,22 @@ class PresetFiles:
 
     @property
     def names(self) -> list[str]:
-        """Names of all files but `metadata.json`, as relative POSIX paths."""
+        """Return the relative POSIX paths of all files except `metadata.json`."""
         return list(self.metadata["files"])
 
     def has(self, name: str) -> bool:
-        """Return whether a listed file is here or can be fetched. Its content is not checked."""
+        """Return whether a listed file exists or can be downloaded. Its content is not checked."""
         entry = self.metadata["files"].get(name)
         return entry is not None and bool((self.folder / name).is_file() or self._source(name))
 
     def content(self, name: str) -> bytes:
-        """Return the bytes of the file `name`, after fetching and verifying it.
+        """Return the verified bytes of the file `name`, and download it if necessary.
 
-        All files but the weights are read once.
+        All files except the weights are cached.
 
         Raises:
             FileNotFoundError: if it is absent and has no URL.
-            ConnectionError: if it cannot be fetched.
+            ConnectionError: if it cannot be downloaded.
             ValueError: if it is not listed, truncated, corrupt, or outside the folder.
         """
         if name in self._contents:
@@ -80,7 +80,7 @@ class PresetFiles:
         return content
 
     def verify(self, skip: Iterable[str] = ()) -> None:
-        """Fetch and verify every file that `skip` does not name; raises as `content` does."""
+        """Download and verify all files except `skip`; raises the errors of `content`."""
         for name in self.names:
             if name not in skip:
                 self.content(name)
@@ -98,11 +98,11 @@ class PresetFiles:
         if url is None:
             raise FileNotFoundError(
                 f"The preset must hold `{name}` ({entry['bytes']:,} bytes, SHA-256 "
-                f"{entry['sha256']}), and names no URL to fetch it from. Copy the whole preset. "
+                f"{entry['sha256']}), for which it has no URL. Copy the whole preset. "
                 "The wheel of keras_permix omits large weights; its repository has them. "
                 f"Received: a folder without {self.folder / name}"
             )
-        # Text of a preset names no address of this machine or its network.
+        # URLs in the metadata are not trusted: they may not name a private address.
         return fetch(url, name, entry["sha256"], entry["bytes"], trusted=not entry.get("url"))
 
 
@@ -110,14 +110,14 @@ def open_preset(folder: StrPath, url: str | None = None, root: Path | None = Non
     """Read a preset's `metadata.json`.
 
     Raises:
-        FileNotFoundError: if the folder holds none.
-        ValueError: if it is damaged, lacks what it must say, or names a file outside the folder.
+        FileNotFoundError: if the folder has no `metadata.json`.
+        ValueError: if it is damaged, lacks required keys, or names a file outside the folder.
     """
     folder = Path(folder)
     path = folder / METADATA_FILE
     if not path.is_file():
         found = sorted(item.name for item in folder.iterdir())[:8]
-        below = folder / "preset"  # of the folder of a run
+        below = folder / "preset"  # `folder` may be that of a run
         hint = f"there is one in {below}" if (below / METADATA_FILE).is_file() else None
         raise FileNotFoundError(
             f"A preset folder must hold `{METADATA_FILE}`; "
@@ -141,13 +141,13 @@ def read_json(path: StrPath) -> dict[str, Any]:
 
 
 def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:
-    """Return the object in the bytes of a JSON file; `path` is for the error."""
+    """Return the object in the bytes of a JSON file; errors name `path`."""
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
         _check_depth(value)
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"`{path}` must be a JSON file; it is truncated or corrupt. Copy or fetch it again. "
+            f"`{path}` must be a JSON file; it is truncated or corrupt. Copy or download it again. "
             f"Received: {error}"
         ) from error
     if not isinstance(value, dict):
@@ -165,13 +165,13 @@ def check_file_names(names: Iterable[str], source: StrPath) -> None:
     for name in names:
         if not isinstance(name, str) or not FILE_NAME.fullmatch(name):
             raise ValueError(
-                "A preset may only name files inside its own folder, by plain names. "
+                "A preset may only name files inside its folder, by plain names. "
                 f"Received: {name!r} in {source}"
             )
     folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
     if wrong := sorted(set(names) & {METADATA_FILE, *folders}):
         raise ValueError(
-            f"A preset may not list `{METADATA_FILE}`, nor a file that is a folder of another. "
+            f"A preset may not list `{METADATA_FILE}`, or a file that is a folder of another file. "
             f"Received: {wrong} in {source}"
         )
 
@@ -188,10 +188,9 @@ def _check_metadata(metadata, path):
     files = metadata.get("files")
     if not isinstance(files, dict):
         raise ValueError(
-            f"`{path}` must list the preset's `files` with bytes and SHA-256, as "
-            "`model.save_to_preset` of this package writes it; what KerasHub has written, "
-            "`keras_permix.hub` reads. "
-            f"Received: the keys {sorted(metadata)}"
+            f"`{path}` must list the preset's `files` with bytes and SHA-256, as written by "
+            "`model.save_to_preset` of this package. For presets of KerasHub, use "
+            f"`keras_permix.hub`. Received: the keys {sorted(metadata)}"
         )
     if type(metadata.get("parameter_count")) is not int:
         raise ValueError(
@@ -210,7 +209,7 @@ def _check_metadata(metadata, path):
             )
         if name != WEIGHTS_FILE and size > ASSET_LIMIT:
             raise ValueError(
-                f"`{name}` must hold {ASSET_LIMIT:,} bytes at most. Received: {size:,} in {path}"
+                f"`{name}` must hold at most {ASSET_LIMIT:,} bytes. Received: {size:,} in {path}"
             )
 
 

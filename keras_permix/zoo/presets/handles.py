@@ -1,4 +1,4 @@
-"""Fetch and upload presets by `hf://`, `kaggle://` and `https://` handles."""
+"""Download and upload presets by `hf://`, `kaggle://` and `https://` handles."""
 
 import contextlib
 import re
@@ -13,7 +13,7 @@ from keras_permix.utils.files import sha256_of, sha256_of_file, write_bytes
 from keras_permix.zoo.presets.fetch import fetch
 from keras_permix.zoo.presets.folder import METADATA_FILE, METADATA_LIMIT, PresetFiles, open_preset
 
-# The package of each hub, and the form of what follows `://`.
+# The package of each hub, and the form of names after `://`.
 HUBS = {
     "hf": ("huggingface_hub", "USER/MODEL"),
     "kaggle": ("kagglehub", "USER/MODEL/keras/VARIATION"),
@@ -24,16 +24,16 @@ ARCHIVE_LIMIT = 2**32  # bytes
 
 
 def open_handle(handle: str) -> PresetFiles:
-    """Fetch the preset that a handle names and open it.
+    """Download the preset of a handle and open it.
 
-    * `https://…/metadata.json#sha256=…`: the other files have URLs in it, or lie beside it.
+    * `https://…/metadata.json#sha256=…`: the other files have URLs in it, or the same folder.
     * `https://….zip#sha256=…`: the folder of the preset, or its files, as one archive.
-    * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: need the `[hub]` extra. Only the
-      files that the metadata lists are fetched, all of one version.
+    * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: require the extra `hub`. Only the
+      files that the metadata lists are downloaded, all of one version.
 
     Raises:
         ValueError: for another form, or a file of another size or SHA-256 than listed.
-        ConnectionError: if a file cannot be fetched.
+        ConnectionError: if a file cannot be downloaded.
         ImportError: if the hub's package is not installed.
     """
     scheme, _, rest = handle.partition("://")
@@ -50,16 +50,16 @@ def open_handle(handle: str) -> PresetFiles:
             path = fetch(address, "preset.zip", digest, ARCHIVE_LIMIT, exact=False, trusted=True)
             return unpack(path)
     raise ValueError(
-        f"A preset on the web is named as one of {', '.join(FORMS)}; the SHA-256 is 64 lower-case "
-        f"hex digits. Received: {handle!r}"
+        f"The handle of a preset must be one of {', '.join(FORMS)}, with a SHA-256 of 64 "
+        f"lower-case hex digits. Received: {handle!r}"
     )
 
 
 def unpack(archive: StrPath) -> PresetFiles:
-    """Unpack the files of a preset from a zip file into a folder beside it, and open it.
+    """Unpack the files of a preset from a zip file into a folder next to it, and open it.
 
-    Only the files that its metadata lists are unpacked, and none beyond its listed size. Files that
-    have been unpacked before are kept.
+    Only the files that the metadata lists are unpacked, up to their listed sizes. Files that have
+    been unpacked before are kept.
 
     Raises:
         ValueError: if the archive is damaged, or does not hold one `metadata.json`.
@@ -110,7 +110,7 @@ def _open_hugging_face(handle, repository):
     with _reaching(handle):
         folder = Path(hub.hf_hub_download(repository, METADATA_FILE)).parent
     files = open_preset(folder, root=folder.parent.parent)
-    at = {"revision": folder.name}  # The folder is named for the commit.
+    at = {"revision": folder.name}  # the commit
     cached = [hub.try_to_load_from_cache(repository, name, **at) for name in files.names]
     if not all(isinstance(path, str) for path in cached):
         with _reaching(handle):
@@ -123,13 +123,13 @@ def _open_hugging_face(handle, repository):
 
 
 def _check_sizes(handle, files, sizes):
-    """Raise a ValueError, before a download, for a file of another size than the metadata lists."""
+    """Check, before a download, that files have the sizes that the metadata lists."""
     for name, entry in files.metadata["files"].items():
         size = sizes.get(name)
         if size is not None and size != entry["bytes"]:
             raise ValueError(
                 f"`{name}` must hold {entry['bytes']:,} bytes, as `{METADATA_FILE}` lists. It was "
-                f"not fetched. Received: {size:,} bytes at {handle}"
+                f"not downloaded. Received: {size:,} bytes at {handle}"
             )
 
 
@@ -139,7 +139,7 @@ def _open_kaggle(handle, model):
         folder = Path(hub.model_download(model, METADATA_FILE)).parent
     files = open_preset(folder)
     if model.count("/") == HUBS["kaggle"][1].count("/") and folder.name.isdigit():
-        model = f"{model}/{folder.name}"  # The folder is named for the version.
+        model = f"{model}/{folder.name}"  # with the version
     with _reaching(handle):
         for name, entry in files.metadata["files"].items():
             if not entry.get("url"):
@@ -149,7 +149,7 @@ def _open_kaggle(handle, model):
 
 @contextlib.contextmanager
 def _reaching(
-    handle: str, done: str = "fetched. Check the name and the connection"
+    handle: str, done: str = "downloaded. Check the name and the connection"
 ) -> Iterator[None]:
     """Raise ConnectionError for the exceptions of a hub's package."""
     try:
@@ -164,10 +164,9 @@ def _reaching(
 def _reading(archive):
     try:
         yield
-    except Exception as error:  # Each compression has its own exceptions.
+    except Exception as error:  # Each compression raises different exceptions.
         raise ValueError(
-            "The archive of a preset must be a zip file that can be read. "
-            f"Received: {archive} ({error})"
+            f"The archive of a preset must be a readable zip file. Received: {archive} ({error})"
         ) from error
 
 
@@ -182,7 +181,7 @@ def _write(path, content, sha256):
 
 
 def _inflate(zipped, name, size):
-    """Return a file of an archive, of which at most `size` bytes are unpacked."""
+    """Return a file of an archive, and unpack at most `size` bytes."""
     with _reading(zipped.filename), zipped.open(name) as file:
         content = file.read(size + 1)
     if len(content) > size:

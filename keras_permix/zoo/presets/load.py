@@ -1,4 +1,4 @@
-"""Load presets: find, verify, build, read the weights and, for a changed model, transfer them."""
+"""Load presets, and transfer their weights to changed models."""
 
 import warnings
 from functools import partial
@@ -14,10 +14,10 @@ from keras_permix.zoo.presets.transfer import transfer_weights
 from keras_permix.zoo.presets.weights import check_finite_weights, load_weights_content
 from keras_permix.zoo.registry import MODELS
 
-# Arguments that a preset may be loaded with as it is stored.
+# Arguments that do not require another model than the stored one.
 HARMLESS = {"dtype", "name", "trainable"}
-# Arguments, also of a `mixer`, that do not change the meaning of the weights: the model resizes
-# weights for them, or only training uses them.
+# Arguments, also of a `mixer`, that keep the weights valid: the model resizes weights for them, or
+# they are used only in training.
 FITTED = {
     *("num_classes", "predicts", "target_mean", "target_std", "targets"),
     *("image_size", "max_sequence_length", "position_resizing"),
@@ -25,7 +25,7 @@ FITTED = {
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),
 }
-HALF = ("float16", "bfloat16")  # to which a finite weight may overflow
+HALF = ("float16", "bfloat16")  # dtypes in which finite weights may overflow
 SHOWN = 200  # characters of an argument in a warning
 
 
@@ -40,10 +40,11 @@ def load_preset(
     """Build the model of a preset; see `ZooModel.from_preset`.
 
     Args:
-        cls: The class that the preset must be of, or `None` for any.
-        preset: Name, folder or handle, or the `PresetInfo` of one.
+        cls: The required class of the preset, or `None` for any.
+        preset: Name, folder, handle or `PresetInfo` of a preset.
         load_weights: Whether to load the weights.
-        labels: Names of the outputs. `None`: the preset's, if the model has as many outputs.
+        labels: Names of the outputs. `None`: those of the preset, if the number of outputs is the
+            same.
         **overrides: Arguments of the model to change.
     """
     info = find_preset(preset, cls)
@@ -60,8 +61,8 @@ def load_preset(
     check_arguments(model_class, overrides)
     if is_quantized(config) and set(overrides) - {"name", "trainable"}:
         raise ValueError(
-            "A quantized preset is loaded as it is. Its weights do not fit another dtype, head or "
-            f"size. Received: {overrides}"
+            "A quantized preset supports no other arguments: its weights do not match another "
+            f"dtype, head or size. Received: {overrides}"
         )
     overrides = _with_own_mixer(config, plain(overrides))
     changed = {key: value for key, value in overrides.items() if config.get(key) != value}
@@ -75,14 +76,14 @@ def load_preset(
             transfer_weights(stored, model, changed, new_head)
             _warn_of_other_meaning(config, changed)
         if model.variable_dtype in HALF:
-            check_finite_weights(model, "Pass another `dtype`, which holds them")
+            check_finite_weights(model, "Pass a `dtype` of a larger range")
     if labels is None and not new_head:
         model.labels = _stored_labels(info, model, changed)
     return model
 
 
 def verify_preset(info: PresetInfo, load_weights: bool = True) -> None:
-    """Verify that a preset has its files, except the weights, and no more layers than weights.
+    """Verify the files of a preset except the weights, and its `parameter_count`.
 
     The weights are verified when they are read.
 
@@ -92,7 +93,7 @@ def verify_preset(info: PresetInfo, load_weights: bool = True) -> None:
     files, parameters = info.files, info.parameters or 0
     if load_weights and (files is None or WEIGHTS_FILE not in files.names):
         raise ValueError(
-            f"{untrained(info)}, or in Python pass `load_weights=False` for fresh weights. "
+            f"{untrained(info)}, or in Python pass `load_weights=False` for random weights. "
             "Received: load_weights=True"
         )
     if files is None:
@@ -115,14 +116,14 @@ def build_models(
     changed: dict[str, Any],
     load_weights: bool,
 ) -> tuple[Model | None, Model]:
-    """Build the model that a preset stores and the one to return, often the same.
+    """Build the model that a preset stores, and the model to return, which may be the same.
 
     Args:
         info: The preset.
-        config: Its arguments.
-        overrides: Arguments given instead.
-        changed: Those of them that differ.
-        load_weights: Whether weights are read afterwards; without them no stored model is needed.
+        config: Arguments of the preset.
+        overrides: Arguments that replace those of the preset.
+        changed: The overrides that differ from the preset.
+        load_weights: Whether weights are read afterwards. If False, no stored model is needed.
     """
     cls = MODELS[info.class_name]
     if info.files and set(changed) <= HARMLESS:
@@ -140,7 +141,7 @@ def is_quantized(config: dict[str, Any]) -> bool:
 
 
 def _stored_config(info, cls):
-    """Return the arguments of a preset, with its texts and without its name, which Keras makes."""
+    """Return the arguments of a preset, with the texts of its files and without the name."""
     config = {key: value for key, value in info.config.items() if key != "name"}
     if info.files:
         config |= {key: _asset(info, file) for key, file in cls.asset_files.items()}
@@ -148,7 +149,7 @@ def _stored_config(info, cls):
 
 
 def _warn_of_other_meaning(config, changed):
-    """Warn of arguments that the weights were not trained with, though they fit."""
+    """Warn about changed arguments for which the weights must be trained again."""
     units = {"mean", "std", "target_units"} if "targets" in config else set()
     told = [
         key
@@ -189,7 +190,7 @@ def _asset(info, file):
         return info.files.content(file).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"`{info.files.folder / file}` must be a text in UTF-8. Received: {error}"
+            f"`{info.files.folder / file}` must be UTF-8 text. Received: {error}"
         ) from error
 
 
@@ -212,24 +213,23 @@ def _build_stored(info, config, overrides=None, load_weights=True):
     make = partial(cls.from_config, {**config, **(overrides or {})})
     try:
         model = running.made_to_be_read(make) if load_weights else make()
-    except Exception as error:  # Each layer and backend raises its own for wrong values.
+    except Exception as error:  # Layers and backends raise different errors for wrong values.
         if overrides:
             raise
         raise ValueError(
-            f"`{path}` must hold a configuration that a {cls.__name__} can be built from. "
+            f"`{path}` must hold a valid configuration of {cls.__name__}. "
             f"Received: {type(error).__name__}: {error}"
         ) from error
     if model.count_params() != info.parameters:
         raise ValueError(
             f"The `parameter_count` of {info.files.folder / METADATA_FILE} must be that of the "
-            f"model which {path} configures, {model.count_params():,}. "
-            f"Received: {info.parameters:,}"
+            f"model in {path}, {model.count_params():,}. Received: {info.parameters:,}"
         )
     return model
 
 
 def _with_own_mixer(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Complete a changed mixer of the same name by the preset's other arguments for it."""
+    """Complete a changed mixer of the same name by the arguments in the preset."""
     own, given = config.get("mixer"), changes.get("mixer")
     given = {"name": given} if isinstance(given, str) else given
     if not isinstance(own, dict) or not isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""Find presets by name, folder or handle, without running anything that they contain."""
+"""Find presets by name, folder or handle, without running code from them."""
 
 import dataclasses
 import difflib
@@ -13,7 +13,7 @@ from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFil
 from keras_permix.zoo.presets.handles import open_handle
 from keras_permix.zoo.registry import MODELS
 
-# Address of the files that a wheel leaves out, at ADDRESS/CLASS/PRESET/FILE. None: unpublished.
+# URL of the files that a wheel omits, at URL/CLASS/PRESET/FILE. None: unpublished.
 WEIGHTS_URL: str | None = None
 
 # Dtype policies are the only Keras objects that the configuration of a model may name.
@@ -32,9 +32,9 @@ class PresetInfo:
     """Describe a preset.
 
     Args:
-        name: `class/preset` for a preset that the package knows, else the folder or handle.
+        name: `class/preset` for a preset of the package, else the folder or handle.
         class_name: Class of the model.
-        files: Its files, or `None` where there is only a recipe.
+        files: Files of the preset, or `None` if there is only a recipe.
 
     Example:
 
@@ -50,27 +50,27 @@ class PresetInfo:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The object in `metadata.json`; empty for a recipe without a preset."""
+        """Return the object in `metadata.json`, empty for a recipe without a preset."""
         return self.files.metadata if self.files else {}
 
     @property
     def has_weights(self) -> bool:
-        """Whether the weights are here or can be fetched."""
+        """Return whether the weights exist or can be downloaded."""
         return self.files is not None and self.files.has(WEIGHTS_FILE)
 
     @property
     def parameters(self) -> int | None:
-        """Number of parameters, or `None` if unknown."""
+        """Return the number of parameters, or `None` if unknown."""
         return self.metadata.get("parameter_count")
 
     @property
     def scores(self) -> dict[str, float | None] | None:
-        """Measured scores by names such as `cifar10/test/top1`, or `None`."""
+        """Return the measured scores by names such as `cifar10/test/top1`, or `None`."""
         return self.metadata.get("scores")
 
     @property
     def config(self) -> dict[str, Any]:
-        """Arguments of the model."""
+        """Return the arguments of the model."""
         if self.files is None:
             return _recipe_config(self.name)
         return self.files.json(CONFIG_FILE)["config"]
@@ -95,7 +95,7 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
     """Describe one preset, given by name, folder or handle.
 
     Args:
-        preset: As for `from_preset`; a name is `class/preset`.
+        preset: See `from_preset`; a name is `class/preset`.
 
     Returns:
         A `PresetInfo`.
@@ -128,7 +128,7 @@ def untrained(info: PresetInfo) -> str:
 
 
 def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetInfo:
-    """Find a preset of a class, for which its short name is enough, or of any class.
+    """Find a preset of any class, or by its short name a preset of `cls`.
 
     Raises:
         ValueError: for an unknown name, or a preset of another class.
@@ -150,8 +150,8 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
         raise ValueError(_unknown(str(preset), name, cls))
     if cls is not None and info.class_name != cls.__name__:
         raise ValueError(
-            f"`{cls.__name__}.from_preset` loads presets of {cls.__name__}, and this one is of "
-            f"{info.class_name}: use `{info.class_name}.from_preset`. Received: {info.name!r}"
+            f"`{cls.__name__}.from_preset` loads presets of {cls.__name__}. For a preset of "
+            f"{info.class_name}, use `{info.class_name}.from_preset`. Received: {info.name!r}"
         )
     return info
 
@@ -190,7 +190,7 @@ def _unknown(preset, name, cls):
     known = list(_known())
     same = [n for n in known if n.split("/")[-1] == preset]
     if cls is None:
-        names, hint = "as `permix list` prints them", ""
+        names, hint = "see `permix list`", ""
         family = [n for n in known if n.startswith(f"{preset.lower()}/")]
         close = same or family or difflib.get_close_matches(name.lower(), known, n=1)
     else:
@@ -209,7 +209,7 @@ def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
     """Return the class that a `config.json` names, and check its configuration.
 
     Raises:
-        ValueError: for another class, or a configuration that names any object but dtype policies.
+        ValueError: for another class, or a configuration with objects other than dtype policies.
     """
     name: Any = spec.get("class_name")
     module = spec.get("module")
@@ -218,7 +218,7 @@ def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
     if not known or not right or not isinstance(spec.get("config"), dict):
         raise ValueError(
             "The configuration of a preset must be of a class of keras_permix.zoo "
-            f"({', '.join(MODELS)}); nothing else is built. "
+            f"({', '.join(MODELS)}). "
             f"Received: {path} with class_name={name!r}, module={module!r}, "
             f"registered_name={spec.get('registered_name')!r}"
         )
@@ -233,7 +233,7 @@ def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
 
 
 def check_plain(value: Any, path: StrPath) -> None:
-    """Raise ValueError if a configuration names any object but dtype policies."""
+    """Raise ValueError if a configuration names objects other than dtype policies."""
     if isinstance(value, dict):
         if {"class_name", "module", "registered_name"} & set(value):
             _check_policy(value, path)
@@ -248,7 +248,7 @@ def _check_policy(value, path):
     known = value.get("class_name") in POLICIES and value.get("module") in POLICY_MODULES
     if not known or value.get("registered_name") is not None:
         raise ValueError(
-            "The configuration of a preset may name no object but Keras' dtype policies. "
+            "The configuration of a preset may name only objects that are Keras' dtype policies. "
             f"Received: {path} with class_name={value.get('class_name')!r}, "
             f"module={value.get('module')!r}, registered_name={value.get('registered_name')!r}"
         )

@@ -11,7 +11,7 @@ from keras_permix.zoo.presets.names import PresetInfo, preset_info
 
 KEYS = ("seed", "batch", "outputs", "atol")
 ATOL = 1e-4
-# A quantized model rounds its activations: a last bit that differs can move one by a whole level.
+# Quantized models round activations, so that a different last bit can change a whole level.
 QUANTIZED_ATOL = 2e-2
 
 
@@ -19,7 +19,7 @@ def make_probe(model: Model, atol: float = ATOL) -> dict[str, Any]:
     """Compute the outputs of `model` for two random inputs.
 
     Returns:
-        A dict with the seed and number of the inputs, the outputs and the tolerance.
+        A dict of "seed", "batch" (number of inputs), "outputs" and "atol" (tolerance).
     """
     outputs = _outputs(model, 0, 2).astype("float64").round(6).tolist()
     return {"seed": 0, "batch": 2, "outputs": outputs, "atol": atol}
@@ -31,7 +31,7 @@ def probe_error(model: Model, probe: dict[str, Any]) -> float:
     found = _outputs(model, probe["seed"], probe["batch"])
     if found.shape != expected.shape:
         raise ValueError(
-            f"The model must give outputs of the probe's shape {expected.shape}. "
+            f"The outputs of the model must have the shape of the probe, {expected.shape}. "
             f"Received: {found.shape}"
         )
     return float(np.abs(found - expected).max())
@@ -41,11 +41,10 @@ def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
     """Load a preset, in float32 unless it is quantized, and compare it with its probe.
 
     Returns:
-        `(error, atol)`: the largest absolute difference of outputs, and what is allowed.
+        `(error, atol)`: the largest absolute difference of outputs, and the tolerance.
 
     Raises:
-        ValueError: if the preset has no probe, or one that says too little; also what
-            `load_preset` raises.
+        ValueError: if the preset has no probe or an incomplete one, and as `load_preset`.
     """
     info = preset_info(preset)
     probe = info.metadata.get("probe")

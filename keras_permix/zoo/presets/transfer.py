@@ -8,9 +8,9 @@ from keras_permix._typing import Model
 from keras_permix.layers.parts.wrappers import assign_copy
 
 RULE = (
-    "A preset's weights fit another head, another size where the model can resize, and arguments "
-    "that shape no weight. More can be changed where they are fresh: in Python by "
-    "`load_weights=False`, in a recipe without `init`."
+    "Weights of a preset support another head, sizes that the model can resize, and arguments that "
+    "do not change the shapes of weights. To change others, start from random weights: with "
+    "`load_weights=False` in Python, or without `init` in a recipe."
 )
 
 
@@ -19,15 +19,14 @@ def transfer_weights(
 ) -> None:
     """Copy the weights of `source` to `target`, by their paths.
 
-    A head for another number of outputs is of zeros, so that all classes begin alike: random
-    weights on tokens that mean something would say much, and wrongly. The model fits what else
-    depends on its size; see `ZooModel.transfer_weight`.
+    A head for another number of outputs is initialized to zeros, so that all classes start with the
+    same probability. The model resizes other weights; see `ZooModel.transfer_weight`.
 
     Args:
         source: The model with the weights.
         target: A model of the same class.
-        overrides: The arguments in which they differ, for the error.
-        new_head: Whether a head for as many outputs is of zeros, too.
+        overrides: The arguments that differ, for the error.
+        new_head: Whether to initialize a head for the same number of outputs to zeros, too.
 
     Raises:
         ValueError: if another weight has no counterpart of its shape, or `target` lacks blocks.
@@ -63,7 +62,7 @@ def transfer_trainable(source: Model, target: Model, new_head: bool = True) -> N
     Args:
         source: A model.
         target: A model of the same class.
-        new_head: Whether the head is trained all the same.
+        new_head: Whether the head is always trainable.
     """
     trainable = {layer.path: layer.trainable for layer in source._flatten_layers()}
     for layer in target._flatten_layers(include_self=False):

@@ -1,6 +1,6 @@
 """Write and read weights files in memory, and check them before a layer reads them.
 
-Made on the disk, an HDF5 file meets a full one inside the HDF5 library, which may crash.
+On disk, the HDF5 library may crash if the disk is full.
 """
 
 import collections
@@ -14,12 +14,12 @@ import numpy as np
 from keras_permix._typing import Model, StrPath
 
 LARGEST_ITEM = 8  # bytes of one number
-LARGEST_CHUNK = 2**20  # numbers of a chunk that is larger than its array
+LARGEST_CHUNK = 2**20  # numbers in a chunk, if larger than the array
 BFLOAT16_EXPONENT = 0x7F80  # all of its bits are set in NaN and infinity
 
 
 class _WeightsFile(io.BytesIO):
-    """Name a file in memory so that Keras, which checks the ending, accepts it."""
+    """Name a file in memory with the extension that Keras requires."""
 
     def __str__(self):
         return "in_memory.weights.h5"
@@ -29,7 +29,7 @@ def weights_content(model: Model) -> bytes:
     """Return the bytes of a `.weights.h5` file of a model, with its optimizer's state."""
     file = _WeightsFile()
     with warnings.catch_warnings():
-        # Keras 3.15 converts its variables as NumPy 2.5 advises against.
+        # Keras 3.15 converts variables in a way that NumPy 2.5 deprecates.
         warnings.filterwarnings("ignore", "__array__ implementation", DeprecationWarning)
         model.save_weights(file)
     return file.getvalue()
@@ -42,7 +42,7 @@ def pack_weights(content: bytes, dtype: str | None = None) -> bytes:
         ValueError: if a weight is too large for `dtype`.
     """
     packed = io.BytesIO()
-    # Groups in the format of HDF5 1.8 take a third of the space, which counts in small models.
+    # Groups in the format of HDF5 1.8 take a third of the space, which matters for small models.
     with (
         h5py.File(io.BytesIO(content)) as old,
         h5py.File(packed, "w", libver=("v108", "latest")) as new,
@@ -51,7 +51,9 @@ def pack_weights(content: bytes, dtype: str | None = None) -> bytes:
     return packed.getvalue()
 
 
-def check_finite_weights(model: Model, remedy: str = "Train again from before they were") -> None:
+def check_finite_weights(
+    model: Model, remedy: str = "Train again from an earlier checkpoint"
+) -> None:
     """Check that a model has no weights of NaN or infinity.
 
     Args:
@@ -59,7 +61,7 @@ def check_finite_weights(model: Model, remedy: str = "Train again from before th
         remedy: The advice of the error message.
 
     Raises:
-        ValueError: names the first weight that is not finite.
+        ValueError: if a weight is not finite; names the first one.
     """
     for weight in model.weights:
         if "float" in keras.backend.standardize_dtype(weight.dtype):
@@ -72,29 +74,29 @@ def check_finite_weights(model: Model, remedy: str = "Train again from before th
 
 
 def load_weights_content(model: Model, content: bytes, path: StrPath) -> None:
-    """Load the bytes of a weights file, which must hold what the model needs and nothing else.
+    """Load the bytes of a weights file, which must hold exactly the weights of the model.
 
     Shapes are compared before an array is read.
 
     Args:
-        model: A model that is built; where it is compiled, its optimizer's state is loaded, too.
+        model: A built model. If it is compiled, the optimizer state is loaded as well.
         content: The bytes of the file.
-        path: Where they come from, for the error.
+        path: Path of the file, for the error.
 
     Raises:
-        ValueError: for a damaged file or one of another model, and weights that are not finite.
+        ValueError: for a damaged file, a file of another model, or weights that are not finite.
     """
     try:
         with h5py.File(io.BytesIO(content)) as file:
             found = _datasets(file)
-            if getattr(model, "optimizer", None) is not None:  # Which arrays it takes, it says not.
+            if getattr(model, "optimizer", None) is not None:  # Its arrays are unknown.
                 found = {k: v for k, v in found.items() if not k.startswith("optimizer/")}
             _check_datasets(found, model)
-        model.load_weights(_WeightsFile(content))  # Which array is whose, Keras checks.
-    except Exception as error:  # h5py raises what comes to hand for a damaged file.
+        model.load_weights(_WeightsFile(content))  # Keras checks the paths.
+    except Exception as error:  # h5py raises many kinds of errors for damaged files.
         raise ValueError(
-            f"`{path}` must hold the weights of its model, all finite, and nothing else; it is "
-            f"damaged or of another model. Copy or fetch it again. Received: {_describe(error)}"
+            f"`{path}` must hold exactly the weights of its model, all finite; it is damaged or of "
+            f"another model. Copy or download it again. Received: {_describe(error)}"
         ) from error
 
 
@@ -133,7 +135,7 @@ def _check_datasets(found, model):
     """Check that arrays have the shapes of the model's weights, before any is read."""
     for name, dataset in found.items():
         if not _is_plain(dataset):
-            raise ValueError(f"`{name}`, {dataset.dtype}, which is no plain array")
+            raise ValueError(f"`{name}`, {dataset.dtype}, which is not a plain array")
     needed = collections.Counter(
         (tuple(weight.shape), "float" in keras.backend.standardize_dtype(weight.dtype))
         for weight in model.weights
@@ -153,7 +155,7 @@ def _check_datasets(found, model):
 
 
 def _is_float(dataset):
-    return dataset.dtype.kind in "fV"  # Keras stores bfloat16 as two bytes without a meaning.
+    return dataset.dtype.kind in "fV"  # Keras stores bfloat16 as two opaque bytes.
 
 
 def _is_plain(dataset):

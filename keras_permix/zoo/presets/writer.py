@@ -91,20 +91,20 @@ def save_preset(
 
 
 def _serialize_model(model: Model) -> dict[str, Any]:
-    """Return the object that `config.json` holds, without compile state and other files' content.
+    """Return the object for `config.json`, without compile state and the content of other files.
 
     Raises:
-        ValueError: if the model is of no class of the zoo, or has a custom layer as its `mixer`.
+        ValueError: if the class of the model is not in the zoo, or its `mixer` is a custom layer.
     """
     name = type(model).__name__
     if MODELS.get(name) is not type(model):
         raise ValueError(
-            f"A preset is of a class of keras_permix.zoo: {', '.join(MODELS)}. "
-            f"Save another model with `model.save`. Received: {type(model).__module__}.{name}"
+            f"A preset must be of a class of keras_permix.zoo: {', '.join(MODELS)}. "
+            f"Save other models with `model.save`. Received: {type(model).__module__}.{name}"
         )
     elsewhere = {"labels", *model.asset_files}
     config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
-    check_plain(config, f"{model.name}, which `model.save` keeps whole,")
+    check_plain(config, f"{model.name} (use `model.save` instead)")
     return {
         "module": "keras_permix.zoo",
         "class_name": name,
@@ -121,7 +121,7 @@ def json_content(value: Any, name: str) -> bytes:
     """
     value = json.loads(json.dumps(value, default=lambda array: array.tolist()))
     if wrong := _first_not_finite(value):
-        raise ValueError(f"`{name}` must hold finite numbers only. Received: {wrong}")
+        raise ValueError(f"`{name}` must hold only finite numbers. Received: {wrong}")
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
@@ -143,7 +143,7 @@ def _write_folder(folder, contents):
 
 
 def _check_replaceable(folder):
-    """Check that a folder holds only files of a preset, which are removed."""
+    """Check that a folder holds only files of a preset, which may be removed."""
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file")
@@ -157,13 +157,13 @@ def _check_replaceable(folder):
     foreign = sorted(name for name in foreign if not LEFTOVER.fullmatch(name))
     if foreign:
         raise ValueError(
-            "`folder` must be new, empty, or hold a preset, which is replaced. "
+            "`folder` must be new, empty, or a preset, which is replaced. "
             f"Received: {folder} with {foreign[:8]}"
         )
 
 
 def _listed(folder):
-    """Names of the files that the metadata in a folder lists, if it is that of a preset."""
+    """Return the names of the files of the preset in a folder, if any."""
     try:
         return open_preset(folder).names
     except (OSError, ValueError):
@@ -176,7 +176,7 @@ def _explained(folder):
         yield
     except OSError as error:
         raise OSError(
-            "`folder` must be a folder that can be written. Choose another, or make room. "
+            "`folder` must be a writable folder. Choose another folder, or free disk space. "
             f"Received: {folder} ({error.__cause__ or error})"
         ) from error
 

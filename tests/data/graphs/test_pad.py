@@ -86,17 +86,17 @@ def test_directed_graphs_and_graphs_without_edges():
         (
             dict(in_degree=np.ones(4, int)),
             {},
-            r"one size of all axes.*graph 1 .*'in_degree': \(4,\)",
+            r"one number of nodes.*graph 1 .*'in_degree': \(4,\)",
         ),
         (
             dict(spatial_pos=np.ones((3, 2), int)),
             {},
-            r"one size of all axes.*graph 1 .*'spatial_pos': \(3, 2\)",
+            r"one number of nodes.*graph 1 .*'spatial_pos': \(3, 2\)",
         ),
         (
             dict(edge_input=np.ones((3, 3, 2), int)),
             {},
-            r"as many axes.*graph 1 .*'edge_input': \(3, 3, 2\)",
+            r"in the documented shapes.*graph 1 .*'edge_input': \(3, 3, 2\)",
         ),
         (dict(x=np.ones((3, 7), int)), {}, r"features of the first graph.*graph 1 .*'x': \(3, 7\)"),
         (dict(spatial_pos=np.full((3, 3), 511)), {}, "`spatial_pos` must be from 0 to 510.*511"),

@@ -57,7 +57,7 @@ def test_sixteen_bits_that_would_do_for_eight_warn(tmp_path):
         read = [read_image(tmp_path / f"{name}.png").max() for name in "aba"]
     assert read == [1, 1, 1]
     [once] = [str(warning.message) for warning in said]
-    assert once.endswith(f"Save such images with 8 bits. Received: one in {tmp_path}")
+    assert once.endswith(f"Save it with 8 bits. Received: an image in {tmp_path}")
     Image.fromarray(levels * 0).save(tmp_path / "black.png")
     assert not read_image(tmp_path / "black.png").any()
 
@@ -126,15 +126,15 @@ def test_pixels_of_a_damaged_file_are_not_read(kind, tmp_path):
     middle = len(content) // 2
     content[middle:] = b"" if kind == "jp2" else bytes(64) + content[middle + 64 :]
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"must be whole.*a.{kind}"):
+    with pytest.raises(ValueError, match=f"must be undamaged.*a.{kind}"):
         read_image(path)
 
 
 @pytest.mark.parametrize(
     ("save", "rule"),
     [
-        (lambda path: path.write_bytes(b"no image"), "must be whole.*a.tif"),
-        (save_half, "must be whole.*a.tif"),
+        (lambda path: path.write_bytes(b"no image"), "must be undamaged.*a.tif"),
+        (save_half, "must be undamaged.*a.tif"),
         (lambda path: Image.fromarray(np.zeros((2, 2), "float32")).save(path), "floats"),
         (
             lambda path: Image.fromarray(np.full((2, 2), 70000, "int32")).save(path),
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_named(save, rule, tmp_path):
 
 
 def test_wrong_arguments(tmp_path):
-    with pytest.raises(FileNotFoundError, match="a file that exists.*Received: .*nowhere.png"):
+    with pytest.raises(FileNotFoundError, match="an existing image file.*Received: .*nowhere.png"):
         read_image(tmp_path / "nowhere.png")
     for path in (5, b"a.png", PIXELS):
         with pytest.raises(

@@ -170,7 +170,9 @@ def test_hidden_folders_and_those_of_macos_are_no_classes(tmp_path):
 def test_a_picture_that_cannot_be_read_is_named(tmp_path):
     write_classes(tmp_path / "pets", {"a": 2, "b": 2})
     (tmp_path / "pets/a/1.png").write_bytes(b"\x89PNG damaged")
-    with pytest.raises(ValueError, match="must be whole.*1 of 4 unreadable: .*pets/a/1.png"):
+    with pytest.raises(
+        ValueError, match="must be files that Pillow.*1 of 4 unreadable: .*pets/a/1.png"
+    ):
         folder_images("pets", 8, tmp_path, test_fraction=0.5)
 
 
@@ -178,12 +180,12 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path):
     ("counts", "changes", "error", "rule"),
     [
         ({"a": 2, "b": 0}, {}, ValueError, "must hold images.*none in .*pets/b"),
-        ({"a": 4}, {}, ValueError, r"two classes or more.*\['a'\] for training"),
-        ({"a": 4, "b": 1}, {}, ValueError, "leave each class an image.*1 images of 'b'"),
+        ({"a": 4}, {}, ValueError, r"at least two classes.*\['a'\] for training"),
+        ({"a": 4, "b": 1}, {}, ValueError, "leave at least one image per class.*1 images of 'b'"),
         ({"a": 2, "b": 2}, {"test_fraction": 1.5}, ValueError, "between 0 and 1.*1.5"),
         ({"a": 2, "b": 2}, {"test_fraction": None}, FileNotFoundError, "no folder .*pets/train"),
         ({"a": 2, "b": 2}, {"path": "cats"}, FileNotFoundError, "no folder .*cats"),
-        ({"train": 2, "Val": 2}, {}, ValueError, r"called after parts.*\['Val', 'train'\]"),
+        ({"train": 2, "Val": 2}, {}, ValueError, r"named like parts.*\['Val', 'train'\]"),
         ({"a": 2, "b": 2}, {"validation": "val"}, ValueError, "must be None.*validation='val'"),
         ({"a": 2, "b": 2}, {"splits": ("x", "y")}, ValueError, r"must be None.*splits=\('x', 'y'"),
     ],
@@ -200,7 +202,7 @@ def test_wrong_folders(counts, changes, error, rule, tmp_path):
 def test_a_class_for_testing_alone(tmp_path):
     write_classes(tmp_path / "pets/train", {"a": 1, "b": 1})
     write_classes(tmp_path / "pets/test", {"a": 1, "c": 1})
-    with pytest.raises(ValueError, match=r"no others for testing.*\['a', 'c'\] for testing"):
+    with pytest.raises(ValueError, match=r"the test part no others.*\['a', 'c'\] for testing"):
         folder_images("pets", 8, tmp_path)
 
 
@@ -209,12 +211,17 @@ def test_a_class_for_testing_alone(tmp_path):
     [
         ([("gone.png", "a")], {}, FileNotFoundError, "gone.png.* in .*all.csv, line 2"),
         ([("a/0.png", " ")], {}, ValueError, "`path` and `label`.*all.csv"),
-        ([("a/0.png", "a"), ("a/1.png", "a")], {}, ValueError, "two classes or more"),
+        ([("a/0.png", "a"), ("a/1.png", "a")], {}, ValueError, "at least two classes"),
         ([], {"test_fraction": None}, ValueError, "a `test` list or a `test_fraction`"),
         ([], {"train": "none.csv"}, FileNotFoundError, "must exist. Received: .*none.csv"),
         ([], {"validation": "val"}, ValueError, "must be None.*validation='val'"),
         ([], {"splits": ["a", "b"]}, ValueError, r"must be None.*splits=\('a', 'b'\)"),
-        ([("a/0.png", "a")] * 3, {}, ValueError, "leave each class an image.*1 images of 'a'"),
+        (
+            [("a/0.png", "a")] * 3,
+            {},
+            ValueError,
+            "leave at least one image per class.*1 images of 'a'",
+        ),
     ],
     ids="missing no-label one-class no-test no-list validation splits one-image".split(),
 )

@@ -164,5 +164,5 @@ def test_other_channels_are_refused(channels):
 
 @pytest.mark.parametrize("arguments", [(0, 0.3), (1.5, 0.3), (2, -0.1), (2, 1.1)])
 def test_bad_arguments(arguments):
-    with pytest.raises(ValueError, match="`num_ops` must be an int.*Received: num_ops="):
+    with pytest.raises(ValueError, match="`num_ops` must be a positive int.*Received: num_ops="):
         RandAugment(*arguments)

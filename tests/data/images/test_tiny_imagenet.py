@@ -97,7 +97,7 @@ IMAGE = "train/n01443537/images/n01443537_0.JPEG"
         (lambda f: (f / "val/images/val_1.JPEG").unlink(), FileNotFoundError, "no .*val_1.JPEG"),
         (lambda f: (f / "train/n01443537/images").rename(f / "train/n01443537/other"), ValueError,
          r"must have images in .* images of \['n01443537'\]"),
-        (lambda f: truncate(f / IMAGE), ValueError, "must be whole.*n01443537_0.JPEG"),
+        (lambda f: truncate(f / IMAGE), ValueError, "must be undamaged.*n01443537_0.JPEG"),
         (lambda f: Image.new("RGB", (64, 32)).save(f / IMAGE), ValueError,
          "64 x 64 pixels.*n01443537_0.JPEG of 64 x 32"),
     ],

@@ -177,7 +177,7 @@ GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
         (GOOD + "[MIN 1 2 ]\t10\n", '"Target" from 0 to 9.*line 3 of .*basic_val.tsv'),
         (GOOD + "[MIN 1 2 ]\n", '"Target" from 0 to 9'),
         (GOOD + "\t3\n", '"Source" of tokens'),
-        ("Source\tTarget\n", "must hold a row"),
+        ("Source\tTarget\n", "must not be empty"),
         ("[MIN 1 2 ]\t1\n[MIN 1 2 ]\t1\n", '"Source" of tokens and a "Target"'),
     ],
 )

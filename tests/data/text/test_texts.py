@@ -192,18 +192,23 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
         ),
         ('{"text": "a", "label": 1}\n\n{"text": "b"}', BOTH, ValueError, r"a.jsonl, line 3$"),
         ('{"a": ' + "[" * 100_000, BOTH, ValueError, "a.jsonl .line 1: nested too deeply"),
-        ('{"text": " ", "label": 1}', BOTH, ValueError, "none of them blank"),
-        ('{"text": "a", "label": " "}', BOTH, ValueError, "none of them blank"),
-        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "of whole characters"),
+        ('{"text": " ", "label": 1}', BOTH, ValueError, "not blank"),
+        ('{"text": "a", "label": " "}', BOTH, ValueError, "not blank"),
+        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "without lone surrogates"),
         ('{"text": "a", "label": 1}', {**BOTH, "fields": []}, ValueError, r"list of names.*\[\]"),
-        ("[1]", BOTH, ValueError, "must be whole.*line 1 is no JSON object"),
-        ('{}\n\n{"te', BOTH, ValueError, "must be whole.*a.jsonl .line 3, character 2: Untermin"),
-        ("", BOTH, ValueError, "a row each. Received: 0 and 0"),
+        ("[1]", BOTH, ValueError, "must be complete.*line 1 is not a JSON object"),
+        (
+            '{}\n\n{"te',
+            BOTH,
+            ValueError,
+            "must be complete.*a.jsonl .line 3, character 2: Untermin",
+        ),
+        ("", BOTH, ValueError, "at least one row. Received: 0 and 0"),
         (
             '{"text": "a", "label": "good"}\n' * 2,
             BOTH,
             ValueError,
-            r"two classes or more, .*Received: name='mine', \['good'\] for training",
+            r"at least two classes, .*Received: name='mine', \['good'\] for training",
         ),
         (
             '{"text": "a", "label": 3000000}\n{"text": "b", "label": 0}',
@@ -215,7 +220,7 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
             '\ufeff{"text": "a", "label": 0}\n{"text": "b", "label": 1}',
             {**BOTH, "validation": 1},
             ValueError,
-            "two classes or more",
+            "at least two classes",
         ),
         ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
     ],
@@ -232,7 +237,7 @@ def test_a_line_of_more_values_than_names(tmp_path, name):
     lines = [["text", "label"], ["a", "0"], ["well", "done", "1"]]
     mark = "\t" if name == "a.tsv" else ","
     (tmp_path / name).write_text("\n".join(mark.join(line) for line in lines))
-    with pytest.raises(ValueError, match=f"whole.*{name} .line 3 has 3 values under 2 names"):
+    with pytest.raises(ValueError, match=f"complete.*{name} .line 3 has 3 values under 2 names"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
@@ -257,7 +262,7 @@ def test_a_row_is_named_by_its_line(tmp_path, name):
         "a.jsonl": '{"text": "a", "label": 1}\n\n\n{"text": " ", "label": 1}\n',
     }[name]
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=rf"none of them blank.*{name}, line 4$"):
+    with pytest.raises(ValueError, match=rf"not blank.*{name}, line 4$"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
@@ -279,7 +284,9 @@ def test_a_class_of_no_text_is_said(tmp_path):
 
 def test_a_quote_that_does_not_end(tmp_path):
     (tmp_path / "a.csv").write_text('text,label\na,0\n"b,1\n')
-    with pytest.raises(ValueError, match=r"must be whole.*a.csv \(line 3: unexpected end of data"):
+    with pytest.raises(
+        ValueError, match=r"must be complete.*a.csv \(line 3: unexpected end of data"
+    ):
         load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv")
 
 
@@ -318,7 +325,7 @@ def test_imdb_as_its_archive_has_it(tmp_path):
     ]
     assert ("schön 9", "positive") in test and len(test) == 4
     (tmp_path / "aclImdb" / "test" / "pos" / "3_9.txt").write_bytes(b"\xff")
-    with pytest.raises(ValueError, match="a text in UTF-8. Received: .*3_9.txt"):
+    with pytest.raises(ValueError, match="must be UTF-8 text. Received: .*3_9.txt"):
         load_texts("imdb", 5, tmp_path)
 
 

@@ -101,7 +101,7 @@ def test_unknown_kind(folder):
 
 
 def test_pixels_have_no_tokenizer():
-    with pytest.raises(ValueError, match="`tokenizer` are of texts.*image_size=8"):
+    with pytest.raises(ValueError, match="`tokenizer` are for texts.*image_size=8"):
         tiny("LRATransformer", image_size=8, tokenizer='{"model": 1}')
 
 

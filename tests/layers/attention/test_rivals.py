@@ -167,7 +167,7 @@ def test_fourier_transform_is_that_of_numpy(masked):
         ),
         (
             lambda: LinformerAttention(2, max_sequence_length=7)(X),
-            "than `max_sequence_length`.*8 tokens.*length=7",
+            "not exceed `max_sequence_length`.*8 tokens.*length=7",
         ),
         (lambda: PerformerAttention(features=0), "`features` must be a positive.*features=0"),
         (lambda: PerformerAttention(seed=-1), "`seed` must be.*seed=-1"),

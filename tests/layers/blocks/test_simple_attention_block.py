@@ -114,7 +114,7 @@ def test_any_mixer_may_stand_in_the_block():
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
         (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
         (dict(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
-        (dict(norm_first=True), r"norms come after it.* Received: \['norm_first'\]"),
+        (dict(norm_first=True), r"use `MixerBlock`.* Received: \['norm_first'\]"),
     ],
 )
 def test_wrong_argument_is_named(arguments, message):

@@ -249,13 +249,13 @@ def mlp_of_root(size, expansion):
         (lambda: BlockDense(4, 4, axis=1), "`axis` must be one of .-1, 0..*1"),
         (lambda: BlockDense(4, 4, axis=0.0), "`axis` must be an integer of at least -1.*0.0"),
         (lambda: BlockDense(4, 4, lora_rank=0), "`lora_rank` must be a positive.*or None.*0"),
-        (lambda: BlockDense(4, 4).enable_lora(2), "`enable_lora` takes .* is built.*built=False"),
+        (lambda: BlockDense(4, 4).enable_lora(2), "`enable_lora` needs a built layer.*built=False"),
         (lambda: with_lora(build(BlockDense(4, 4), X.shape), 0), "`rank` must be .* Received.*0"),
         (
             lambda: with_lora(build(BlockDense(4, 4, lora_rank=2), X.shape)),
-            "`enable_lora` takes .* once.*lora_enabled=True",
+            "`enable_lora` .* only once.*lora_enabled=True",
         ),
-        (lambda: BlockDense(4, 4, "glu"), "`activation` must keep the shape.*16 channels.*8"),
+        (lambda: BlockDense(4, 4, "glu"), "`activation` must keep the shape.*8 channels for 16"),
         (lambda: ButterflyMLP(4, activation="glu"), "`activation` must keep the shape.*glu"),
         (lambda: ButterflyLinear(1), "`block_size` must be an integer of at least 2.*1"),
         (lambda: ButterflyLinear(3), "`block_size` must divide.*block_size=3.*16"),
@@ -271,8 +271,8 @@ def test_wrong_argument_is_named(make, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ButterflyMLP(4), "`block_size` must divide the size of axis -1.*1 or more.*4, 0"),
-        (lambda: ButterflyLinear(4), "`block_size` must divide the size of axis -1.*1 or more"),
+        (lambda: ButterflyMLP(4), "`block_size` must divide the size of axis -1.*at least 1.*4, 0"),
+        (lambda: ButterflyLinear(4), "`block_size` must divide the size of axis -1.*at least 1"),
         (lambda: BlockDense(4, 4), "`blocks` must divide the number of channels.*1 or more.*4, 0"),
         (ButterflyLinearMLP, "a square number of channels.*4, 0"),
     ],

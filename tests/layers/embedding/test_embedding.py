@@ -47,7 +47,7 @@ def aligned(images, size):
 
 
 # Pixels of these are small numbers, of which the layer warns.
-any_range = pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255, and seems")
+any_range = pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255, but seems")
 
 
 @any_range
@@ -171,11 +171,14 @@ def test_layer_keeps_its_promises(name, tmp_path):
     [
         (lambda: ImagePreprocessor(0, (1,), (1,)), "`image_size` must be a positive.*image_size=0"),
         (lambda: ImagePreprocessor(4, (1,), (1, 2)), r"`std` must hold.*\(1, 2\), channels=1"),
-        (lambda: ImagePreprocessor(4, 0.5, 0.5), "`mean` must hold one value per channel.*=0.5"),
+        (
+            lambda: ImagePreprocessor(4, 0.5, 0.5),
+            "`mean` must hold one finite value per channel.*=0.5",
+        ),
         (lambda: ImagePreprocessor(4, (1,), (0,)), "`std` must be a positive number.*std=0.0"),
         (
             lambda: ImagePreprocessor(4, **STATISTICS)(IMAGES[:, :, :0]),
-            r"`images` must have a pixel or more.*\(2, 6, 0, 4\)",
+            r"`images` must not be empty.*\(2, 6, 0, 4\)",
         ),
         (lambda: PatchEmbedding(0, 8), "`patch_size` must be a positive integer.*patch_size=0"),
         (lambda: PatchEmbedding(3, 0), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
@@ -183,7 +186,7 @@ def test_layer_keeps_its_promises(name, tmp_path):
         (lambda: PositionEmbedding()(IMAGES), r"takes tokens of shape.*\(2, 6, 9, 4\)"),
         (lambda: PositionEmbedding().build((2, None, 8)), "known number of tokens.*None, 8"),
         (lambda: PositionEmbedding(max_tokens=0), "`max_tokens` must be .* or None.*0"),
-        (lambda: PositionEmbedding(max_tokens=4).build((2, 5, 8)), "more than `max_tokens`.*=4"),
+        (lambda: PositionEmbedding(max_tokens=4).build((2, 5, 8)), "at most `max_tokens`.*=4"),
     ],
 )
 def test_wrong_argument_is_named(call, message):

@@ -138,7 +138,7 @@ def test_heads_of_smaller_images_sum(tmp_path):
 def test_random_orders_are_refused(tmp_path):
     model = tiny("ButterflyViT", random_order=1)
     model.save_to_preset(tmp_path / "preset")
-    with pytest.raises(ValueError, match="with a `random_order` takes no other `image_size`"):
+    with pytest.raises(ValueError, match="with a `random_order` supports no other `image_size`"):
         type(model).from_preset(tmp_path / "preset", image_size=16)
 
 

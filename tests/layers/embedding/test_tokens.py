@@ -118,7 +118,7 @@ def test_mask_reaches_the_layer_behind(class_token):
         (lambda: TokenEmbedding(9, 6, 10, "rotary"), "`positions` must be one of.*'rotary'"),
         (
             lambda: TokenEmbedding(9, 6, 5)(TOKENS),
-            r"than `max_sequence_length`.*\(3, 7\), max_sequence_length=5",
+            r"not exceed `max_sequence_length`.*\(3, 7\), max_sequence_length=5",
         ),
     ],
 )

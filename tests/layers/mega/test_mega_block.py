@@ -324,7 +324,7 @@ def test_scalenorm_is_the_authors(dtype):
         ),
         (
             dict(causal=True, average=dict(bidirectional=True)),
-            "`average` of a causal block.*'bidirectional': True",
+            "`average` must not set .*'bidirectional': True",
         ),
     ],
 )

@@ -42,4 +42,4 @@ def test_several_devices_divide_it_as_keras_has_it(monkeypatch):
     two = Hardware("cpu", devices=2)
     monkeypatch.setattr(ops.dispatch.dispatch.RUNTIME, "hardware", lambda x: two)
     said = ops.explain("dense", X, KERNELS[0])
-    assert said.chosen == "reference" and "tokens of one device" in said.objections["flat"]
+    assert said.chosen == "reference" and "tokens on one device" in said.objections["flat"]

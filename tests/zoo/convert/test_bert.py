@@ -159,7 +159,7 @@ def test_wrong_tensors_are_named_at_once(tmp_path):
     }
     del changed["bert.encoder.layer.1.output.dense.bias"]
     message = (
-        "model.safetensors` must hold the tensors of a BERT.*"
+        "model.safetensors` must hold the tensors of the BERT.*"
         r"missing=\['encoder.layer.1.output.dense.bias'\], unknown=\['encoder.layer.7.x'\], "
         r"of another shape=\{'pooler.dense.bias': \(3,\)\}"
     )
@@ -216,7 +216,7 @@ def test_damaged_and_missing_files(folder, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="must be a safetensors file; it is truncated"):
         SimpleTRON.from_bert(copy)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match="and from no pickle. Received: no file"):
+    with pytest.raises(FileNotFoundError, match="pickles are not supported. Received: no file"):
         SimpleTRON.from_bert(copy)
     (copy / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="must be the JSON file of a BERT, with vocab_size"):
@@ -224,7 +224,9 @@ def test_damaged_and_missing_files(folder, tmp_path, monkeypatch):
     write_safetensors(path, {"a": ("F8_E4M3", np.zeros(2, "uint8"))})
     write_bert(tmp_path / "other")
     path.replace(tmp_path / "other" / "model.safetensors")
-    with pytest.raises(ValueError, match="Tensors must be of F64, .* Received: `a` of F8_E4M3"):
+    with pytest.raises(
+        ValueError, match="Tensors must have a dtype of F64, .* Received: `a` of F8_E4M3"
+    ):
         SimpleTRON.from_bert(tmp_path / "other")
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(ImportError, match=r'pip install "keras_permix\[text\]"'):
@@ -278,7 +280,7 @@ def test_words_alone_give_the_ids_of_a_tokenizer(config, normalizer, tmp_path):
 def test_damaged_words_are_named(tmp_path):
     folder = write_bert(tmp_path)
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\ngood\n")
-    message = r"vocab.txt` must hold the words of a BERT.* 3 words without \[CLS\], \[SEP\]"
+    message = r"vocab.txt` must hold the vocabulary of a BERT.* 3 words without \[CLS\], \[SEP\]"
     with pytest.raises(ValueError, match=message):
         SimpleTRON.from_bert(folder)
     (folder / "tokenizer_config.json").write_text("[]")

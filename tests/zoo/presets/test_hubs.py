@@ -80,7 +80,7 @@ def test_upload_and_back(hub, handle):
 @pytest.mark.parametrize("status", [401, 500])
 def test_refusals(hub, handle, status):
     hub.refusal = status
-    with pytest.raises(ConnectionError, match=f"`{handle}` could not be fetched"):
+    with pytest.raises(ConnectionError, match=f"`{handle}` could not be downloaded"):
         zoo.CSPViT.from_preset(handle)
     with pytest.raises(ConnectionError, match=f"(?s)`{handle}` could not be uploaded.*{status}"):
         tiny().upload_preset(handle)
@@ -88,7 +88,7 @@ def test_refusals(hub, handle, status):
 
 def test_a_model_that_there_is_not(hub, handle):
     hub.files = None
-    with pytest.raises(ConnectionError, match=f"(?s)`{handle}` could not be fetched.*404"):
+    with pytest.raises(ConnectionError, match=f"(?s)`{handle}` could not be downloaded.*404"):
         zoo.CSPViT.from_preset(handle)
 
 
@@ -102,7 +102,7 @@ def test_a_file_that_is_another(hub, handle):
 
 def test_a_file_of_another_size_is_not_fetched(hub):
     hub.files["model.weights.h5"] += bytes(2**20)
-    with pytest.raises(ValueError, match=r"`model.weights.h5` must hold .* It was not fetched."):
+    with pytest.raises(ValueError, match=r"`model.weights.h5` must hold .* It was not downloaded."):
         zoo.CSPViT.from_preset(needing(HF))
     assert hub.fetched == ["metadata.json"]
 

@@ -69,7 +69,9 @@ def test_full_disk(preset):
     outcomes = done.stdout.splitlines()
     assert len(outcomes) == len(sizes)
     for outcome in outcomes:
-        full = rf"OSError `folder` must .* make room\. Received: {preset} \(.*File too large.*\)"
+        full = (
+            rf"OSError `folder` must .* free disk space\. Received: {preset} \(.*File too large.*\)"
+        )
         assert re.fullmatch(full, outcome) and outcome.count("Received:") == 1
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
     assert listing(preset.parent) == ["preset"]
@@ -102,7 +104,7 @@ def test_bfloat16_weights_that_are_not_finite(tmp_path):
 
 
 def test_metadata_is_strict_json(preset):
-    message = r"`metadata.json` must hold finite numbers only. Received: scores.toys/top1.1 = nan"
+    message = r"`metadata.json` must hold only finite numbers. Received: scores.toys/top1.1 = nan"
     with pytest.raises(ValueError, match=message):
         tiny().save_to_preset(preset, scores={"toys/top1": [0.5, float("nan")]})
     with pytest.raises(ValueError, match="scores.a = inf"):

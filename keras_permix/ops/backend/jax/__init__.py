@@ -1,1 +1,1 @@
-"""JAX."""
+"""Implement ops in JAX."""

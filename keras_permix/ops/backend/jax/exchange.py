@@ -1,4 +1,4 @@
-"""The exchange of every channel's maximum with its first token, in JAX."""
+"""Swap the maximum of every channel with its first token, in JAX."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def max_exchange(x, mask):
 
 
 class _Exchange:
-    """A kind of permutation, and its own inverse."""
+    """Implement a kind of permutation, which is its own inverse; see `permute.py`."""
 
     @staticmethod
     def values(x, mask, plan):
@@ -39,7 +39,7 @@ class _Exchange:
 
 
 def _find(x, mask):
-    """The first real token of every sample, and the largest of every channel."""
+    """Return the first real token of every sample, and the largest token of every channel."""
     if mask is None:
         return jnp.zeros((), "int32"), _argmax(_key(x))
     first = _argmax(mask)
@@ -66,7 +66,7 @@ def _take(x, place):
 
 
 def _key(x):
-    """Compared as integers, since XLA takes subnormal floats for zeros."""
+    """Return integers to compare, because XLA treats subnormal floats as zeros."""
     if not is_floating(x.dtype):
         return x
     bits = to_bits(x)

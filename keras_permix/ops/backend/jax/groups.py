@@ -1,12 +1,12 @@
-"""Group sorts in JAX, one sample, (tokens, channels), like the others.
+"""Sort groups in JAX, for each sample (tokens, channels).
 
-Groups go through a bitonic network along the tokens, channels innermost, as integers in the order
-of the values. When a gradient is wanted, the integers carry the places below the values, which
-makes the sort stable and tells where everything came from.
+Groups are sorted as integers in the order of the values, by a bitonic network along the tokens.
+When a gradient is needed, the integers hold the places below the values, which makes the sort
+stable and returns the source of each value.
 
-With a mask the real tokens are in front: `length` is their number, and `steps` are those of the
-sample. The others sort behind them, and stay where they are. So it is where `jax.export` leaves the
-number of tokens open; a group of all of them, for which there is no network then, XLA sorts.
+With a mask, real tokens come first, `length` is their number, and `steps` are those of the sample.
+Padding sorts last and keeps its places. The same code runs if `jax.export` leaves the number of
+tokens open. XLA then sorts groups of all tokens, because the network requires a known size.
 """
 
 from functools import partial
@@ -56,7 +56,7 @@ def undo(grad, real, trace, plan):
 
 
 def cut(x, size, fill):
-    """Groups of tokens, (..., groups, size, channels), the last one filled up."""
+    """Cut tokens into groups, (..., groups, size, channels), the last padded with `fill`."""
     x = fill_up(x, -(-x.shape[-2] // size) * size, -2, fill)
     return x.reshape(*x.shape[:-2], -1, size, x.shape[-1])
 
@@ -86,7 +86,7 @@ def _values(x, steps=None, length=None, *, plan):
 
 
 def _values_and_trace(x, steps=None, length=None, *, plan):
-    """Permute, and return where everything came from, as small as it can be."""
+    """Permute, and return the source of each value in the smallest dtype."""
     out, place = _sort_with_places(_shift(x, plan, steps, length), plan, length)
     out, place = (_align(array, x, plan, length) for array in (out, place))
     place = _unshifted(place, plan, steps, length)
@@ -113,7 +113,7 @@ def _shift(x, plan, steps, length):
 
 
 def _unshifted(place, plan, steps, length):
-    """Return the tokens that were shifted to these places."""
+    """Return the tokens that were shifted to `place`."""
     if length is None:
         return (place - np.array(plan.steps or 0, "int32")) % len(place)
     return place if steps is None else source_of(place, steps, length)
@@ -140,7 +140,7 @@ def _sort_with_places(x, plan, length):
     token, size = _tokens(x), plan.group_size
     narrow = key.dtype.itemsize <= 2 and size is not None and size <= 1 << 15
     wide, half = ("int32", 16) if narrow else ("int64", 32)
-    # -0.0 is to equal 0.0; a bit below the place remembers its sign.
+    # -0.0 must equal 0.0; a bit below the place stores its sign.
     minus = is_minus_zero(key, signs)
     with jax.enable_x64(not narrow or jax.config.jax_enable_x64):
         inside = token if size is None else token % size

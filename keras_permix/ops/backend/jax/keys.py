@@ -1,4 +1,4 @@
-"""Numbers as bits, and bits as integers of the same order, in JAX and in Pallas's kernels."""
+"""Convert numbers to bits, and bits to integers of the same order, in JAX and Pallas."""
 
 import jax.numpy as jnp
 from jax import lax
@@ -9,7 +9,7 @@ def is_floating(dtype):
 
 
 def to_bits(x):
-    """Signed integers; an unsigned type becomes one that holds all its values."""
+    """Return signed integers; unsigned types become signed types that hold all values."""
     if is_floating(x.dtype):
         return lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}")
     if jnp.issubdtype(x.dtype, jnp.unsignedinteger):
@@ -24,15 +24,15 @@ def from_bits(bits, dtype):
 
 
 def mirror(bits, floating):
-    """Return the bits that `to_key` inverts in negative numbers: for floats all but the sign."""
+    """Return the bits that `to_key` inverts in negative numbers: for floats all except the sign."""
     return jnp.iinfo(bits.dtype).max if floating else 0
 
 
 def to_key(bits, mirror):
-    """Integers in the order of the values, -0.0 before 0.0; from keys to bits it is the same."""
+    """Return integers in the order of the values, -0.0 before 0.0; it is its own inverse."""
     return bits ^ ((bits >> (8 * bits.dtype.itemsize - 1)) & mirror)
 
 
 def is_minus_zero(key, mirror):
-    """1 for the key of -0.0, -1, which is to equal that of 0.0."""
+    """Return 1 for the key of -0.0, which is -1; added, it becomes the key of 0.0."""
     return ((key == -1) & (mirror > 0)).astype(key.dtype)

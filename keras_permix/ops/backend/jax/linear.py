@@ -1,9 +1,8 @@
-"""Linear maps that bring their transpose along, and Sinkhorn's iteration, in JAX.
+"""Define linear maps with a given transpose, and Sinkhorn iterations, in JAX.
 
-A permutation is constant for the gradient. Its derivative is itself, applied to the tangent, and
-the transpose of that is its inverse, whose derivative is itself again. JAX would find the inverse
-of a gather to be a scatter that adds. (`jax.custom_vjp` knows no forward mode, and
-`jax.custom_derivatives.linear_call` no `vmap`.)
+A permutation is constant for the gradient, so it is linear and its transpose is its inverse. JAX
+would transpose a gather to a scatter-add. (`jax.custom_vjp` does not support forward mode, and
+`jax.custom_derivatives.linear_call` does not support `vmap`.)
 """
 
 import jax
@@ -21,8 +20,8 @@ def linear(function, transpose, x, known):
     """Call `function(x, known)`, which is linear in `x` and keeps its shape.
 
     Args:
-        function: Takes `x` and `known`.
-        transpose: Takes a cotangent of the result and `known`.
+        function: Function of `x` and `known`.
+        transpose: Function of a cotangent of the result and `known`.
         x: Floating tensor.
         known: Tree of tensors that are constant for the gradient.
 

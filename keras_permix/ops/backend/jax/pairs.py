@@ -1,6 +1,6 @@
-"""Groups of two, of a whole batch in JAX: no sort is needed.
+"""Sort groups of two in JAX, by comparing and swapping pairs of a whole batch.
 
-Pairs are compared and swapped; all that the gradient needs is which were.
+The gradient needs only the marks of swapped pairs.
 """
 
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def values_and_trace(x, real, plan):
     marked = _descends(shifted)
     if plan.aligned:
         marked ^= _descends(pack(x[..., :1], real))
-    if real is not None:  # the last of an odd number stays, as do those behind it
+    if real is not None:  # the last of an odd number of tokens, and padding, stay
         second = 2 * jnp.arange(marked.shape[1])[:, None] + 1
         marked &= second < real.lengths[:, None, None]
     return unpack(_swap(shifted, marked), real), marked
@@ -40,14 +40,14 @@ def undo(grad, real, marked, plan):
 
 
 def _swap(x, marked):
-    """Change the places of the pairs that are marked. As bits, since a ^ (a ^ b) is b."""
+    """Swap the marked pairs. Uses bits, because a ^ (a ^ b) is b."""
     bits = _pairs(lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}"))
     change = jnp.where(marked, bits[:, :, 0] ^ bits[:, :, 1], 0)
     return lax.bitcast_convert_type(bits ^ change[:, :, None], x.dtype).reshape(x.shape)
 
 
 def _descends(x):
-    """Mark descending pairs. They are compared as integers: XLA takes subnormals for zeros."""
+    """Mark descending pairs, compared as integers, because XLA treats subnormals as zeros."""
     bits = to_bits(x)
     signs = mirror(bits, is_floating(x.dtype))
     key = to_key(bits, signs)

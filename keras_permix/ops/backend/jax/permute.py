@@ -1,7 +1,7 @@
-"""Permutations as a plan says, in JAX: shifts, swapped pairs, sorted groups, masked or not.
+"""Permute tokens by a plan in JAX: shifts, swapped pairs, sorted groups.
 
 A kind of permutation is a module or an object with four functions. `real` marks the real tokens,
-and is None if all are. `trace` holds the order that the data decided:
+and is None if all tokens are real. `trace` holds the order, which depends on the data:
 
 * `values(x, real, plan)`: the result,
 * `values_and_trace(x, real, plan)`,
@@ -23,9 +23,9 @@ from keras_permix.ops.backend.jax.shift import find_real
 
 @partial(jax.jit, static_argnames="plan")
 def permute(x, mask, plan):
-    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says.
+    """Permute the tokens of `x`, (batch, tokens, channels), by `plan`.
 
-    Where `jax.export` leaves their number open, it is found when it runs, like that of real ones.
+    If `jax.export` leaves the number of tokens open, it is computed at run time, as with a mask.
     """
     tokens, in_pairs = x.shape[1], False
     if isinstance(tokens, int):
@@ -40,7 +40,7 @@ def permute(x, mask, plan):
 
 
 def permute_as(kind, x, real, plan):
-    """Permute as a kind does, differentiably where `x` is floating."""
+    """Permute by a kind, differentiably if `x` is floating."""
     if not is_floating(x.dtype):
         return kind.values(x, real, plan)
     return _differentiable(x, real, kind, plan)
@@ -61,7 +61,7 @@ def _derivative(kind, plan, primals, tangents):
 
 @partial(jax.custom_jvp, nondiff_argnums=(3, 4))
 def _found(x, out, known, kind, plan):
-    """Return `out`, which was found from `x`, and whose derivative is to be that of `x`."""
+    """Return `out`, computed from `x`, with the derivative of the permutation of `x`."""
     return out
 
 

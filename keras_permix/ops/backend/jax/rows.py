@@ -21,15 +21,15 @@ NOT_EXPORTED = dict(dynamic=True, exported=False)
 
 
 def permute_by_triton(x, mask, plan):
-    from keras_permix.ops.backend.jax import triton  # which imports Triton
+    from keras_permix.ops.backend.jax import triton  # requires Triton
 
     return triton.permute(x, mask, plan)
 
 
 def permuting(op):
-    """Rows of an op that a plan describes: Triton on GPUs, Pallas on TPUs, and XLA.
+    """Yield the implementations of a permuting op: Triton on GPUs, Pallas on TPUs, and XLA.
 
-    What only moves may be of any type.
+    Shifts support any dtype.
     """
     sorts, any_groups = op != "channel_shift", dict(ragged=True, exported=False)
     most = dict(max_group=LARGEST) if sorts else {}

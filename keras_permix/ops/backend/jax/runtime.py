@@ -1,7 +1,7 @@
-"""Devices, tracing, products on single CPUs, timers and variables of a model in JAX.
+"""Handle devices, tracing, products on a single CPU, timers and variables of models in JAX.
 
-`keras.distribution` divides a batch between devices. XLA cannot divide a kernel, so `divided` calls
-it on every device for that device's part of the batch.
+`keras.distribution` divides a batch among devices. XLA cannot divide a kernel, so `divided` calls
+it on every device for its part of the batch.
 """
 
 import contextlib
@@ -21,28 +21,28 @@ from keras_permix.ops.reference import linear as reference
 
 
 def has_data(x):
-    """Whether this process holds the numbers in `x` now, on whatever devices."""
+    """Return whether this process can read the values of `x`."""
     return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable
 
 
 def alone_on_cpu():
-    """Whether XLA compiles for one CPU, with nothing to divide."""
+    """Return whether XLA compiles for a single CPU."""
     return [device.platform for device in devices_of_program()] == ["cpu"]
 
 
 def each(function, *arrays):
-    """Apply to each sample; on one CPU one by one, so that it stays in the cache."""
+    """Apply a function to each sample; on a single CPU in turn, so that one stays in the cache."""
     if not alone_on_cpu():
         return jax.vmap(function)(*arrays)
     return lax.map(lambda entries: function(*entries), arrays)
 
 
 def apart(function, x):
-    """Call a function of the whole batch, and fuse nothing with it.
+    """Call a function of the whole batch, and prevent XLA from fusing it with others.
 
-    XLA for CPUs fuses a gather with what comes after, and gathers again for each of the uses. A
-    conditional is an edge that it keeps; `lax.optimization_barrier` is not. Both branches are the
-    same. The condition depends on one sample, for which several devices would have to wait.
+    XLA for CPUs fuses a gather with later operations, and gathers again for each use. A conditional
+    with equal branches prevents this; `lax.optimization_barrier` does not. The condition depends on
+    one sample, for which several devices would have to wait.
     """
     if not alone_on_cpu():
         return function(x)
@@ -51,7 +51,7 @@ def apart(function, x):
 
 
 def make_runners(function, x, weights):
-    """A forward call, and one with gradients for `x` and for the weights."""
+    """Return a forward call, and a call with gradients for `x` and the weights."""
 
     def call(x, weights):
         if not isinstance(function, keras.Layer):
@@ -83,22 +83,21 @@ def seconds(call):
 
 
 def peak_bytes(call, number):
-    """`None`: JAX tells the peak since the process began, and not that of a call."""
+    """Return `None`, because JAX reports only the peak since the process started."""
 
 
 def full_precision():
-    """Products of float32 are exact to float32 within: no TF32, and no bfloat16 on a TPU."""
+    """Compute products of float32 in float32 within the context: no TF32 or bfloat16."""
     return jax.default_matmul_precision("highest")
 
 
 @contextlib.contextmanager
 def weights_kept(model):
-    """Give a model back what Keras has taken out of it for a step that does not end.
+    """Restore the variables of a model if a step of Keras fails.
 
-    `fit`, `evaluate` and `predict` empty its variables before the first step and fill them after
-    the last. An error between, such as one for inputs of another shape or Ctrl-C, leaves them so.
-    And `fit` leaves a moving average and the weight that it became one array, which the next step
-    would delete twice.
+    `fit`, `evaluate` and `predict` empty the variables before the first step and fill them after
+    the last. An error or Ctrl-C in between leaves them empty. Besides, after `fit` a moving average
+    and its weight share one array, which the next step would delete twice.
     """
     optimizer = getattr(model, "optimizer", None)
     variables = [
@@ -110,12 +109,12 @@ def weights_kept(model):
     try:
         yield
     except BaseException:
-        model.jax_state_sync()  # of the last whole step, where there was one
+        model.jax_state_sync()  # from the last complete step, if any
         for variable, value in before:
             if variable._value is None and value is not None and not value.is_deleted():
                 variable.assign(value)
         raise
-    # A loss that is scaled has an optimizer within the optimizer.
+    # A `LossScaleOptimizer` contains the optimizer.
     if optimizer and getattr(optimizer, "inner_optimizer", optimizer).use_ema:
         for variable in model.trainable_variables:
             variable.assign(ops.copy(variable.value))
@@ -131,7 +130,7 @@ def shape(x):
 
 
 class Division(NamedTuple):
-    """Devices, and the axis of their mesh along which a batch is divided."""
+    """Hold a mesh of devices, and its axis that divides a batch."""
 
     mesh: Mesh
     axis: str
@@ -152,7 +151,7 @@ def find_division(x):
 
 
 def why_undivided(x):
-    """Why a kernel cannot be called on each device for its part of `x`, or None if it can."""
+    """Return why a kernel cannot be called on each device for its part of `x`, or None."""
     devices, division = _devices(x), _division()
     if len(devices) == 1:
         return None
@@ -162,28 +161,28 @@ def why_undivided(x):
         return "it needs a tensor on the devices of `keras.distribution`"
     parts, batch = division.mesh.shape[division.axis], x.shape[0]
     if not isinstance(batch, int) or batch % parts:
-        return f"it needs a batch that {parts} parts divide, as `keras.distribution` asks for"
+        return f"it needs a batch that the {parts} parts of `keras.distribution` divide"
     if any(_sharding(x)[1:]):
         return "it needs tokens and channels that are not divided between devices"
     return None
 
 
 def divided(function, division):
-    """`function` of arrays whose first axis is the batch, called for every part of it."""
+    """Return `function` of batches, called on every device for its part of the batch."""
     if division is None:
         return function
     specs = PartitionSpec(division.axis)
-    # A kernel does not say along which axes of the mesh its results differ, so it is not checked.
+    # Kernels do not declare the axes of the mesh along which results differ, so skip the check.
     return partial(jax.shard_map, mesh=division.mesh, in_specs=specs, out_specs=specs)(
         function, check_vma=False
     )
 
 
 def devices_of_program():
-    """Return the devices that a traced function is for, as far as they are known.
+    """Return the devices that a traced function is compiled for, as far as they are known.
 
-    The devices of `keras.distribution`, and if none is set those that are here; within a
-    `shard_map` one of them.
+    These are the devices of `keras.distribution`, or else the default devices; inside a `shard_map`
+    one of them.
     """
     distribution = keras.distribution.distribution()
     if distribution is not None:
@@ -225,23 +224,23 @@ def dense(x, kernel, bias, mask):
 
 
 def limit_of_dense(call):
-    """Why a call does not run on a single CPU, or None if it does."""
+    """Return why a call does not run on a single CPU, or None if it does."""
     devices = call.hardware.devices
-    return None if devices == 1 else f"it needs tokens of one device, and here are {devices}"
+    return None if devices == 1 else f"it needs tokens on one device, and there are {devices}"
 
 
-CAPABILITY = (8, 0)  # the least for which NVIDIA's compiler takes the kernels
-JAX = (0, 11)  # the oldest that `jax_triton` lowers for
+CAPABILITY = (8, 0)  # oldest compute capability for which the kernels compile
+JAX = (0, 11)  # oldest version that `jax_triton` supports
 FREE = "it needs a known number of samples"
-ROOMY = ("TPU v5 lite", "TPU v6 lite")  # have 128 MiB of VMEM, as tests compile
-TOKENS = 4096  # of a sample on other chips, in 16 to 32 MiB
-LARGEST = 16384  # tokens of a sample, or of a part of it, that a kernel holds on a TPU
-LEAST = 1024  # tokens of such a part
-OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # without an instruction that sorts need
+ROOMY = ("TPU v5 lite", "TPU v6 lite")  # 128 MiB of VMEM
+TOKENS = 4096  # most tokens of a sample on other chips, with 16 to 32 MiB
+LARGEST = 16384  # most tokens of a sample, or a part of it, in a kernel on a TPU
+LEAST = 1024  # fewest tokens of such a part
+OLD = ("TPU v2", "TPU v3", "TPU v4", "TPU v4 lite")  # lack an instruction that sorts need
 
 
 def limit_of_gpu(call):
-    """Why the kernels cannot serve a call on its GPU, or None if they can."""
+    """Return why the kernels do not support a call on its GPU, or None if they do."""
     if call.shape[0] is None:
         return FREE
     if jax.__version_info__ < JAX:
@@ -253,26 +252,26 @@ def limit_of_gpu(call):
 
 
 def limit_of_tpu(call):
-    """Why the kernels cannot serve a call on its TPU, or None if they can."""
+    """Return why the kernels do not support a call on its TPU, or None if they do."""
     if call.shape[0] is None:
         return FREE
     plan, tokens = call.plan, call.shape[1]
     sorts = plan.group_size != 1 and (plan.aligned or not (tokens and plan.in_pairs(tokens)))
     if call.hardware.chip.device_kind in OLD and sorts:
-        return f"it gathers along sublanes to sort, which takes a TPU v5, and this is {_name(call)}"
+        return f"it needs a TPU v5 or newer to sort, and this is {_name(call)}"
     most = TOKENS // 2 if call.masked else TOKENS
     if call.hardware.chip.device_kind not in ROOMY and tokens and tokens > most:
         return f"it takes at most {most} tokens on {_name(call)}"
     if tokens and tokens > TOKENS and call.masked:  # the compiler would take minutes
         return f"it takes masks of at most {TOKENS} tokens"
     if tokens and part_of(tokens) < min(tokens, LEAST):
-        return f"it needs tokens that parts of {LEAST} to {LARGEST} tokens divide"
+        return f"it needs tokens that divide into parts of {LEAST} to {LARGEST}"
     return call.hardware.undivided
 
 
 @lru_cache(maxsize=256)
 def part_of(tokens):
-    """Return the tokens of the largest parts that kernels hold, even where `tokens` is even."""
+    """Return the tokens of the largest parts that kernels hold, even if `tokens` is even."""
     step = 2 - tokens % 2
     return max(size for size in range(step, LARGEST + 1, step) if tokens % size == 0)
 

@@ -1,6 +1,6 @@
-"""Shift each channel circularly by its own step, and pack real tokens to the front, in JAX.
+"""Shift each channel circularly by a separate step, and pack real tokens to the front, in JAX.
 
-A shift needs no trace, since it does not depend on the data. The tables that pack tokens are made
+A shift needs no trace, because it does not depend on the data. The tables that pack tokens are made
 from sums instead of sorts.
 """
 
@@ -21,7 +21,7 @@ class Real(NamedTuple):
 
     mask: jax.Array  # (batch, tokens), booleans
     lengths: jax.Array  # (batch,), the number of real tokens
-    places: jax.Array  # (batch, tokens), where each token goes; the others go behind the real ones
+    places: jax.Array  # (batch, tokens), the new place of each token; padding goes last
     order: jax.Array  # (batch, tokens), the token that goes to each place
     steps: jax.Array | None  # (batch, channels), from 0 to the number of real tokens
     back: jax.Array | None  # the steps back
@@ -44,7 +44,7 @@ def pack(x, real):
 
 
 def unpack(x, real):
-    """Bring packed tokens back; what is not real becomes 0."""
+    """Bring packed tokens back; padding becomes 0."""
     return x if real is None else clear(_take_tokens(x, real.places), real)
 
 
@@ -53,7 +53,7 @@ def clear(x, real):
 
 
 def _steps(plan, lengths, most):
-    """Steps of every sample. Channel 0 of an aligned plan is its own leader: it is not shifted."""
+    """Return the steps of every sample; channel 0 of an aligned plan is not shifted."""
     if plan.steps is None:
         return None
     steps = steps_modulo(plan.steps, lengths[:, None], most if isinstance(most, int) else None)
@@ -95,7 +95,7 @@ def shift_to_front(x, real, plan):
 
 
 def unshift_from_front(x, real, plan):
-    """The inverse of `shift_to_front`; what is not real becomes 0."""
+    """Undo `shift_to_front`; padding becomes 0."""
     if real is None:
         return _shift_all(x, plan.steps, back=True)
     if real.steps is None:
@@ -110,19 +110,19 @@ def shift_sample(x, steps, length):
 
 
 def source_of(place, steps, length):
-    """Return the token that comes to a place, from the end of the real ones if it is below 0."""
+    """Return the source of each place, which wraps around within the real tokens."""
     source = place - steps
     source = jnp.where(source < 0, source + length, source)
     return jnp.where(place < length, source, place)
 
 
 def take_values(x, tokens):
-    """Take for every place and channel the value of one token: both are (tokens, channels)."""
+    """Take the value of a token for every place and channel; both are (tokens, channels)."""
     return x.at[tokens, jnp.arange(x.shape[1])].get(**UNIQUE)
 
 
 def _spread(x, real, steps):
-    """Shift the real tokens where they stand; what is not real becomes 0."""
+    """Shift the real tokens in place; padding becomes 0."""
     if steps is None:
         return clear(x, real)
     return _unpack(pack(x, real), real, steps)

@@ -1,10 +1,10 @@
-"""Permutations for TPUs in JAX: kernels in Pallas, and XLA for calls that these do not take.
+"""Permute tokens on TPUs in JAX, by Pallas kernels, or by XLA for calls without kernels.
 
-Both ways are the same six functions of integers, which are the bits of floats. A TPU gathers
-slowly, so shifts are rolls, and sorted values return to their places through a sort by these.
+Both implement the same six functions of integers, the bits of floats. TPUs gather slowly, so shifts
+are rolls, and sorted values return to their places by a sort.
 
-The kernels take masks whose real tokens are the first ones. Of other masks tokens are packed before
-a kernel and unpacked after it, which a device decides when it runs.
+Kernels require masks whose real tokens come first. For other masks, tokens are packed before a
+kernel and unpacked after it, which is decided at run time.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from keras_permix.ops.backend.jax.shift import clear, find_real
 
 @dataclass(frozen=True)
 class Pallas:
-    """The kernels by name, compiled or interpreted. The first call imports them, slowly."""
+    """Return kernels by name, compiled or interpreted, and import them on the first call."""
 
     interpret: bool = False
 
@@ -39,12 +39,12 @@ class Pallas:
 
 
 def in_xla(name):
-    """The same functions in plain XLA."""
+    """Return the same functions in plain XLA."""
     return getattr(tpu_xla, name)
 
 
 def permute(x, mask, plan, way):
-    """Permute as `plan` says; `way` returns each of the six functions by its name."""
+    """Permute by `plan`; `way` returns each of the six functions by its name."""
     if not isinstance(way, Pallas):
         return _permute(x, mask, plan, Words(way))
     return _permute(x, mask, plan, Words(way, find_division(x)), None if way.interpret else "tpu")
@@ -52,10 +52,10 @@ def permute(x, mask, plan, way):
 
 @partial(jax.jit, static_argnames=("plan", "words", "platform"))
 def _permute(x, mask, plan, words, platform=None):
-    """Permute by `words`, or where those are of one platform and this is another natively.
+    """Permute by `words`, or natively on platforms other than `platform`.
 
-    The platform is known no sooner than the program is lowered: neither where it is traced nor
-    where the default devices are need be where it runs.
+    The platform is only known when the program is lowered: it may differ from that of tracing and
+    from the default devices.
     """
 
     def by_words(x, mask):
@@ -70,10 +70,10 @@ def _permute(x, mask, plan, words, platform=None):
 
 @dataclass(frozen=True)
 class Words:
-    """A kind of permutation, of what the six functions take."""
+    """Implement a kind of permutation by the six functions; see `permute.py`."""
 
     way: Callable
-    division: Division | None = None  # of the batch, by which each device calls them for its part
+    division: Division | None = None  # of the batch among devices
 
     def values(self, x, real, plan):
         if _in_pairs(x, real, plan) or plan.aligned or plan.group_size == 1:
@@ -131,7 +131,7 @@ class Words:
         return result if name == "sort_pairs" else [result]
 
     def _shifted_in_parts(self, name, plan, *arrays, **options):
-        """The same of long samples: kernels shift and swap within parts, and XLA shifts these."""
+        """Call it for long samples: kernels shift and swap within parts, and XLA shifts parts."""
         batch, tokens, channels = arrays[0].shape
         size = part_of(tokens)
         count = tokens // size
@@ -148,7 +148,7 @@ class Words:
             [bits] = call("shift", bits, steps=tuple(step % size for step in plan.steps))
             bits = bits.reshape(batch, count, size, channels)
             steps = np.array(plan.steps, "int32")
-            # Values that pass the end of their part belong to the next one.
+            # Values that pass the end of their part belong to the next part.
             far = steps // size + (jnp.arange(size)[:, None] < steps % size)
             for step in (1 << bit for bit in range(count.bit_length())):
                 bits = jnp.where((far & step) != 0, jnp.roll(bits, step, axis=1), bits)
@@ -160,7 +160,7 @@ class Words:
         return [bits] if name == "shift" else call(name, bits, **options)
 
     def _sort(self, name, plan, floating, real, bits):
-        if real is not None:  # what is not real sorts last
+        if real is not None:  # padding sorts last
             bits = jnp.where(_first(bits, real), bits, _last(bits.dtype, floating, plan))
         groups = self.way(name)(_cut(bits, plan), floating=floating)
         groups = [groups] if name == "sort" else _align(*groups) if plan.aligned else groups
@@ -168,14 +168,14 @@ class Words:
         return [_clear(bits, real), *places]
 
     def _unsort(self, name, plan, real, bits, places):
-        # Places beyond all others for what fills the last group up.
+        # The padding of the last group gets the largest places.
         groups = self.way(name)(_cut(bits, plan), _cut(places, plan))
         return [_clear(join(groups, bits.shape[1]), real)]
 
     def _call(self, function, real, bits, *traces):
-        """Call `function(real, bits, *traces)`, a list of bits and traces, on every device.
+        """Call `function(real, bits, *traces)` on every device for its part of the batch.
 
-        Each calls it for its part of the batch. Traces are those of packed tokens.
+        It returns a list of bits and traces. Traces are those of packed tokens.
         """
         if real is None:
             return divided(partial(function, None), self.division)(bits, *traces)
@@ -195,13 +195,13 @@ class Words:
 
 
 def _in_pairs(x, real, plan):
-    """Whether pairs are swapped; with a mask, the last of an odd number of tokens stays."""
+    """Return whether to swap pairs; with a mask, the last of an odd number of tokens stays."""
     whole = real is not None or plan.in_pairs(x.shape[1])
     return plan.orders_pairs() and whole and not plan.aligned
 
 
 def _first(x, real):
-    """Mark the places of real tokens that are packed."""
+    """Mark the places of packed real tokens."""
     return jnp.arange(x.shape[1], dtype="int32")[:, None] < real.lengths[:, None, None]
 
 
@@ -210,7 +210,7 @@ def _clear(bits, real):
 
 
 def _last(dtype, floating, plan):
-    """Return the value that sorts last, or first where a channel is turned afterwards."""
+    """Return the value that sorts last, or first for channels that are reversed afterwards."""
     last, least = jnp.iinfo(dtype).max, jnp.iinfo(dtype).min
     least = -1 if floating else least
     return last if plan.descending is None else np.where(plan.descending, least, last).astype(dtype)
@@ -223,24 +223,24 @@ def _take(plan, real, bits, trace):
 
 
 def _to_words(x):
-    """16 or 32 bits."""
+    """Return integers of 16 or 32 bits."""
     bits = to_bits(x)
     return bits.astype("int32") if bits.dtype.itemsize == 1 or x.dtype == "uint8" else bits
 
 
 def _cut(bits, plan):
-    """Groups, (batch, groups, tokens, channels), the last one filled up with what sorts last."""
+    """Cut tokens into groups, (batch, groups, tokens, channels), and pad with the last value."""
     return cut(bits, plan.group_size, jnp.iinfo(bits.dtype).max)
 
 
 def _turn(bits, plan):
-    """Let the channels descend that are to. They are one group."""
+    """Reverse descending channels, which are one group."""
     if plan.descending is None:
         return bits
     return jnp.where(np.array(plan.descending), bits[:, ::-1], bits)
 
 
 def _align(groups, places):
-    """Give the tokens of every group the ranks of the group of channel 0. It gathers whole rows."""
+    """Give the tokens of every group the ranks of channel 0, by gathering whole rows."""
     rank = jnp.argsort(places[..., :1].astype("int32"), axis=2)
     return (jnp.take_along_axis(array, rank, axis=2) for array in (groups, places))

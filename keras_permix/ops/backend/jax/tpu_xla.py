@@ -1,6 +1,7 @@
-"""Permutations for a TPU in plain XLA: rolls, and unstable sorts of integers, never a gather.
+"""Permute tokens on TPUs in plain XLA, by rolls and unstable sorts of integers, without gathers.
 
-The functions of the Pallas kernels in `tpu/pairs.py` and `tpu/sort.py`, for any number of tokens.
+Implements the functions of the Pallas kernels in `tpu/pairs.py` and `tpu/sort.py`, for any number
+of tokens.
 """
 
 from functools import reduce
@@ -14,7 +15,7 @@ from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
 
 
 def shift(bits, steps):
-    """One roll and one choice for each bit of the steps."""
+    """Shift by one roll and one select for each bit of the steps."""
     used, steps, step = reduce(or_, steps), np.array(steps), 1
     while step <= used:
         if step & used:
@@ -57,7 +58,7 @@ def unsort(groups, places):
 def _sort(operands, keys):
     """Sort groups along their tokens.
 
-    They are one axis with the batch: by their own XLA may lay them innermost, filled up to 128.
+    Groups are joined with the batch axis; separately, XLA may place them innermost, padded to 128.
     """
     shape = operands[0].shape
     lines = [array.reshape(-1, *shape[2:]) for array in operands]
@@ -66,7 +67,7 @@ def _sort(operands, keys):
 
 
 def _stable_key(bits, floating):
-    """Keys of which those of -0.0 and 0.0 are equal, and where a -0.0 is."""
+    """Return keys with -0.0 equal to 0.0, and marks of -0.0."""
     key = to_key(bits, mirror(bits, floating))
     minus = is_minus_zero(key, mirror(bits, floating))
     return key + minus, minus.astype("int32")

@@ -1,6 +1,6 @@
-"""Permutations by Triton kernels in JAX on NVIDIA GPUs. `jax_triton` calls them.
+"""Permute tokens by Triton kernels in JAX on NVIDIA GPUs, called by `jax_triton`.
 
-`Kernels` is a kind of permutation, as `permute.py` describes them.
+`Kernels` implements a kind of permutation; see `permute.py`.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from keras_permix.ops.backend.triton.windows import (
 
 
 def run(program, arrays, results):
-    """Call a kernel on arrays of JAX."""
+    """Call a kernel on JAX arrays."""
     from jax_triton import triton_call
 
     arrays = {
@@ -49,10 +49,10 @@ def run(program, arrays, results):
 
 
 def permute(x, mask, plan, run=run, platform="cuda"):
-    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says.
+    """Permute the tokens of `x`, (batch, tokens, channels), by `plan`.
 
-    A program may be lowered for another platform than its tracing suggests. Only a program for
-    `platform` has the kernels, or every program where that is None.
+    A program may be lowered for another platform than that of tracing. Only programs for `platform`
+    use the kernels, or all programs if it is None.
     """
     if mask is None and plan.group_size and x.shape[1] % plan.group_size:
         mask = jnp.ones(x.shape[:2], bool)  # the last group is shorter
@@ -73,7 +73,7 @@ def _permute(x, mask, plan, kernels, platform):
 
 @dataclass(frozen=True)
 class Kernels:
-    """Permutations by kernels, which every device calls for its part of the batch."""
+    """Permute by kernels, which every device calls for its part of the batch."""
 
     run: Callable
     division: Division | None
@@ -123,7 +123,7 @@ class Kernels:
         def sort(run, x, reads):
             return sort_groups(run, x, plan.group_size, reads.real, **options)
 
-        # Two kernels, since one would read slowly.
+        # Two kernels, because one would read slowly.
         return self._call(sort, self._shift(x, real, plan), real, plan)
 
     def _shift(self, x, real, plan, back=False):
@@ -161,7 +161,7 @@ def _zeros(x):
 
 
 def _reads(x, masked, steps, back):
-    """Return the `Reads` of a shift of `x`, or of its inverse. Shared tables are constants."""
+    """Return the `Reads` of a shift of `x`, or of its inverse; shared tables are constants."""
     _, tokens, channels = x.shape
     if masked is not None:
         order, lengths, moves = masked

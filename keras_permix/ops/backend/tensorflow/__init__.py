@@ -1,1 +1,1 @@
-"""TensorFlow."""
+"""Implement ops in TensorFlow."""

@@ -1,4 +1,4 @@
-"""`tf.data.Dataset`, which every backend of Keras trains on."""
+"""Handle `tf.data.Dataset`, which all backends of Keras support."""
 
 import tensorflow as tf
 
@@ -11,11 +11,11 @@ def is_dataset(x):
 
 
 def cast(dataset, dtype_of):
-    """Cast the tensors of a data set, as `is_dataset` takes it, to other dtypes.
+    """Cast the tensors of a data set to other dtypes.
 
     Args:
-        dataset: The data set.
-        dtype_of: A function from the name of a dtype to that of the new one.
+        dataset: A data set for which `is_dataset` is True.
+        dtype_of: Function from the name of a dtype to that of the new dtype.
     """
     structure = dataset.element_spec
     dtypes = tf.nest.map_structure(lambda spec: dtype_of(spec.dtype.name), structure)

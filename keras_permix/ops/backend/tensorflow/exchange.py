@@ -1,4 +1,4 @@
-"""The maximum of every channel exchanged with its first token, in TensorFlow."""
+"""Swap the maximum of every channel with its first token, in TensorFlow."""
 
 from functools import partial
 
@@ -20,10 +20,10 @@ def max_exchange(x, mask):
 
 @compiled
 def _find(x, mask):
-    """The first real token and the first of the greatest, both (batch, 1, channels)."""
+    """Return the first real token and the first maximum, both (batch, 1, channels)."""
     rank, first = to_ranks(x), tf.zeros_like(x[:, :1], "int32")
     if mask is not None:
-        # Padding repeats the first real token, and what is in front of that is no winner.
+        # Padding repeats the first real token, and padding before that token cannot win.
         first += _first(mask)
         rank = tf.where(mask, rank, to_ranks(_take(x, first)))
     winner = _first(rank == tf.reduce_max(rank, axis=1, keepdims=True))
@@ -31,7 +31,7 @@ def _find(x, mask):
 
 
 def _first(marked):
-    """The first token that is marked, or the number of tokens."""
+    """Return the first marked token, or the number of tokens."""
     tokens = tf.shape(marked)[1]
     places = tf.where(marked, tf.range(tokens)[None, :, None], tokens)
     return tf.reduce_min(places, axis=1, keepdims=True)

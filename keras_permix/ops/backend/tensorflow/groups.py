@@ -1,9 +1,9 @@
-"""Group sorts, of one sample after the other, in TensorFlow.
+"""Sort groups in TensorFlow, for each sample (tokens, channels).
 
-Groups go through a bitonic network along the tokens, channels innermost, as integers in the order
-of the values. When a gradient is wanted, the integers carry the places below the values, which
-makes the sort stable and tells where everything came from. What follows is about one sample,
-(tokens, channels), of which the first `length` tokens count, or all if it is None.
+Groups are sorted as integers in the order of the values, by a bitonic network along the tokens.
+When a gradient is needed, the integers hold the places below the values, which makes the sort
+stable and returns the source of each value. The first `length` tokens of a sample are real, or all
+tokens if it is None.
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ from keras_permix.ops.reference import network
 
 
 def arrangement(plan, on_cpu):
-    """Functions of a batch: values, values and trace, the same by the trace, and the inverse."""
+    """Return the four functions of an `Arrangement` for a batch."""
     sort = dict(plan=plan, by_blocks=on_cpu)
 
     def values(x, length):
@@ -37,7 +37,7 @@ def arrangement(plan, on_cpu):
 
 
 def _each(function, x, other, dtypes, on_cpu):
-    """Apply to each sample, and what belongs to it; on a CPU in turn, to stay in the cache."""
+    """Apply a function to each sample; on a CPU in turn, so that samples stay in the cache."""
     tensors = (x,) if other is None else (x, other)
     if not on_cpu:
         return tf.vectorized_map(lambda sample: function(*sample), tensors)
@@ -49,7 +49,7 @@ def _each(function, x, other, dtypes, on_cpu):
 
 
 def _at_least_one(x):
-    """Without a sample XLA would not know what a map returns."""
+    """Add a sample to an empty batch; otherwise XLA does not know the outputs of a map."""
     missing = tf.cast(tf.shape(x)[0] == 0, "int32")
     return tf.pad(x, [[0, missing], [0, 0], [0, 0]])
 
@@ -65,14 +65,14 @@ def _values(x, length=None, *, plan, by_blocks):
 
 
 def _order(x, length=None, *, plan, by_blocks):
-    """The same, and which token each value was."""
+    """Sort like `_values`, and return the source token of each value."""
     out, token = _sort_with_tokens(x, length, plan, by_blocks)
     out = _align(out, x, length, plan, by_blocks)
     return out, tf.cast(_align(token, x, length, plan, by_blocks), _trace_type(x.shape[0]))
 
 
 def _take(x, trace):
-    """Permute as the trace says."""
+    """Permute by a trace."""
     return tf.reshape(tf.gather(tf.reshape(x, [-1]), _places(trace)), tf.shape(x))
 
 
@@ -98,14 +98,14 @@ def _align(x, unsorted, length, plan, by_blocks):
 
 
 def _sort_with_tokens(x, length, plan, by_blocks):
-    """Sort stably; also return which token each value was."""
+    """Sort stably, and return the source token of each value."""
     if x.dtype.size == 8:
         return _sort_halves(x, length, plan, by_blocks)
     tokens, size = _sizes(x, plan)
     key, own = to_key(x), tf.range(tokens)[:, None]
     narrow = key.dtype.size <= 2 and (plan.group_size or 1 << 31) <= 1 << 15
     wide, bits = (tf.int32, 16) if narrow else (tf.int64, 32)
-    # -0.0 is to equal 0.0; a bit below the place remembers its sign.
+    # -0.0 must equal 0.0; a bit below the place stores its sign.
     minus = tf.cast(is_minus_zero(key, x.dtype), wide)
     low = 2 * tf.cast(own % size, wide) + minus
     packed = _sort((tf.cast(key, wide) + minus) * (1 << bits) + low, length, plan, by_blocks)
@@ -119,7 +119,7 @@ def _sort_with_tokens(x, length, plan, by_blocks):
 
 
 def _sort_halves(x, length, plan, by_blocks):
-    """The same for 64 bits, which leave no room for places: by the lower 32, then by the upper."""
+    """Sort 64-bit values, which leave no room for places, by the lower, then the upper 32 bits."""
     ranks = to_ranks(x)
     lower = tf.cast(tf.bitwise.bitwise_and(ranks, (1 << 32) - 1) + tf.int32.min, "int32")
     upper = tf.cast(tf.bitwise.right_shift(ranks, tf.constant(32, ranks.dtype)), "int32")
@@ -149,7 +149,7 @@ def _sort(key, length, plan, by_blocks):
 
 
 def _sizes(x, plan):
-    """The number of tokens and of tokens per group: integers, or tensors where it is unknown."""
+    """Return the numbers of tokens and of tokens per group, as tensors if they are unknown."""
     tokens = x.shape[0]
     if tokens is not None:
         return tokens, plan.group_size
@@ -165,16 +165,16 @@ def _fill_up(x, length, axis):
 
 
 def _sort_any_number(runs):
-    """Sort (groups, tokens, channels) along the tokens, whose number is not known while tracing.
+    """Sort (groups, tokens, channels) along an unknown number of tokens, by the network in a loop.
 
-    The network in a loop. It always brings the smaller value to the smaller place, so that places
-    from the number of tokens on, up to a power of two, need not be there.
+    Smaller values always move to smaller places, so that places after the last token, up to a power
+    of two, can be omitted.
     """
     tokens = tf.shape(runs)[1]
     place = tf.range(tokens)
 
     def compare(level, stride, runs):
-        """Compare with the mirrored place of a block of `level` first, then `stride` apart."""
+        """Compare first with the mirrored place in a block of `level`, then `stride` apart."""
         partner = xor(place, tf.where(2 * stride == level, level - 1, stride))
         partner = tf.where(partner < tokens, partner, place)
         other = tf.gather(runs, partner, axis=1)

@@ -1,6 +1,6 @@
-"""Numbers as integers of the same order, in TensorFlow.
+"""Convert numbers to integers of the same order, in TensorFlow.
 
-Compared as integers, since XLA takes subnormal floats for zeros.
+Values are compared as integers, because XLA treats subnormal floats as zeros.
 """
 
 import tensorflow as tf
@@ -9,7 +9,7 @@ xor = tf.bitwise.bitwise_xor
 
 
 def to_key(x):
-    """Signed integers in the order of the values; -0.0 comes before 0.0."""
+    """Return signed integers in the order of the values; -0.0 comes before 0.0."""
     if x.dtype.is_unsigned:
         key = tf.bitcast(x, x.dtype.name.removeprefix("u"))
         return xor(key, _constant(key.dtype.min, key))
@@ -23,7 +23,7 @@ def from_key(key, dtype):
 
 
 def to_ranks(x):
-    """The same, but -0.0 and 0.0 are equal, so that there is no way back."""
+    """Return `to_key`, but with -0.0 equal to 0.0, which cannot be inverted."""
     key = to_key(x)
     return key + tf.cast(is_minus_zero(key, x.dtype), key.dtype)
 
@@ -33,12 +33,12 @@ def is_minus_zero(key, dtype):
 
 
 def to_bits(x):
-    """The bits of numbers, as integers."""
+    """Return the bits of numbers as integers."""
     return x if x.dtype.is_integer else tf.bitcast(x, f"int{8 * x.dtype.size}")
 
 
 def _mirror_negatives(bits):
-    """Negative floats ascend as their integers descend; the mapping is its own inverse."""
+    """Reverse the order of the bits of negative floats; the mapping is its own inverse."""
     sign = tf.bitwise.right_shift(bits, _constant(8 * bits.dtype.size - 1, bits))
     return xor(bits, tf.bitwise.bitwise_and(sign, _constant(bits.dtype.max, bits)))
 

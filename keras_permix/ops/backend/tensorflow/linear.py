@@ -1,4 +1,4 @@
-"""Linear maps with gradients of any order, and Sinkhorn's iteration, in TensorFlow."""
+"""Define linear maps with gradients of any order, and Sinkhorn iterations, in TensorFlow."""
 
 import tensorflow as tf
 
@@ -6,9 +6,9 @@ from keras_permix.ops.reference.linear import sinkhorn_by
 
 
 def linear(function, transpose):
-    """`function` of a tensor, whose gradient is `transpose`, whose gradient is `function` again.
+    """Return `function` with the gradient `transpose`, whose gradient is `function` again.
 
-    Both keep the shape, which the layers behind may have lost from what they hand back.
+    Both keep the shape, which gradients from later layers may have lost.
     """
 
     @tf.custom_gradient
@@ -16,20 +16,20 @@ def linear(function, transpose):
         def gradient(grad):
             return linear(transpose, function)(tf.ensure_shape(grad, x.shape))
 
-        # Without a stop the tape would record what is inside, too.
+        # Without `stop_gradient`, the tape would also record the operations inside.
         return function(tf.stop_gradient(x)), gradient
 
     return differentiable
 
 
 def dense(x):
-    """`x`, whose gradient is a tensor, whatever it was: no `tf.IndexedSlices`."""
+    """Return `x` with a dense gradient instead of `tf.IndexedSlices`."""
     return linear(tf.identity, tf.identity)(tf.convert_to_tensor(x))
 
 
 @sinkhorn_by
 def sinkhorn(function, value, times):
-    """A loop whose number of passes XLA knows, which it must for a gradient."""
+    """Iterate in a loop with a static number of passes, which XLA requires for gradients."""
     shape = value.shape
 
     def step(value):

@@ -1,4 +1,4 @@
-"""Add conversions from TensorFlow to ONNX that our models need."""
+"""Add conversions from TensorFlow to ONNX that the models need."""
 
 from importlib.util import find_spec
 
@@ -6,24 +6,24 @@ import numpy as np
 
 
 def complete_onnx():
-    """Teach `tf2onnx` what it lacks or has wrong. Without it, nothing is done.
+    """Register conversions in `tf2onnx`, if it is installed; may be called repeatedly.
 
-    Keras' GELU is made of `Erfc`, which it does not know. Its remainder of negative integers is
-    that of C, while TensorFlow's has the sign of the divisor. Twice does what once does.
+    `tf2onnx` lacks `Erfc`, which Keras' GELU uses. Its remainder of negative integers is that of C,
+    while TensorFlow's has the sign of the divisor.
     """
     if not find_spec("tf2onnx"):
-        return  # Keras says that it is missing.
+        return  # Keras reports that it is missing.
     from tf2onnx.handler import tf_op
     from tf2onnx.onnx_opset.math import FloorMod
     from tf2onnx.utils import map_onnx_to_numpy_type
 
     @tf_op("Erfc")
     class Erfc:
-        """1 - erf(x)."""
+        """Convert 1 - erf(x)."""
 
         @classmethod
         def version_9(cls, graph, node, **kwargs):
-            """In the operators of ONNX from version 9 on."""
+            """Convert to operators of ONNX version 9."""
             erf = graph.make_node("Erf", node.input).output[0]
             dtype = map_onnx_to_numpy_type(graph.get_dtype(node.output[0]))
             one = graph.make_const(f"{node.name}/one", np.ones((), dtype)).output[0]
@@ -31,11 +31,11 @@ def complete_onnx():
 
     @tf_op("FloorMod")
     class Remainder:
-        """x - floor(x / y) * y, of integers without a division that rounds."""
+        """Convert x - floor(x / y) * y, for integers without rounding."""
 
         @classmethod
         def version_10(cls, graph, node, **kwargs):
-            """In the operators of ONNX from version 10 on."""
+            """Convert to operators of ONNX version 10."""
             if np.issubdtype(map_onnx_to_numpy_type(graph.get_dtype(node.input[0])), np.integer):
                 _put(graph, node, "Mod", node.input)
             else:
@@ -43,7 +43,7 @@ def complete_onnx():
 
 
 def _put(graph, node, name, inputs):
-    """Put an operator of ONNX where an operation of TensorFlow stood."""
+    """Replace an operation of TensorFlow by an operator of ONNX."""
     shapes, dtypes = node.output_shapes, node.output_dtypes
     graph.remove_node(node.name)
     graph.make_node(name, inputs, outputs=node.output, shapes=shapes, dtypes=dtypes)

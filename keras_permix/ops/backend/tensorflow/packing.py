@@ -1,7 +1,7 @@
-"""Real tokens brought to the front, shifted among themselves, and brought back, in TensorFlow.
+"""Pack real tokens to the front, shift them, and unpack them, in TensorFlow.
 
-Shifting is a gather by a table. It is known in advance, or made at run time where a mask or an
-unknown number of tokens decides; the same gather then packs, or unpacks.
+Shifts are gathers by a table. It is constant, or made at run time for a mask or an unknown number
+of tokens; the same gather then packs or unpacks.
 """
 
 from typing import NamedTuple
@@ -13,27 +13,27 @@ from keras_permix.ops.reference.packing import steps_modulo
 
 
 class Packing(NamedTuple):
-    """Places of tokens: the real ones in front and in order, then padding.
+    """Hold the places of tokens: real tokens first, in order, then padding.
 
-    Of a known number of tokens without padding only the steps are there.
+    For a known number of tokens without padding, only the steps are set.
     """
 
     steps: tuple | tf.Tensor | None  # from 0 to `length` - 1, (batch, 1, channels) or known
     length: tf.Tensor | None = None  # (batch, 1, 1), the number of real tokens
-    mask: tf.Tensor | None = None  # (batch, tokens), which tokens are real; None for all of them
-    place: tf.Tensor | None = None  # (batch, tokens), where each token goes; None for nowhere
-    token: tf.Tensor | None = None  # (batch, tokens), which token goes to each place
+    mask: tf.Tensor | None = None  # (batch, tokens), True at real tokens; None: all tokens
+    place: tf.Tensor | None = None  # (batch, tokens), the place of each token; None: unchanged
+    token: tf.Tensor | None = None  # (batch, tokens), the token at each place
 
 
 def find_packing(x, mask, plan):
-    """The packing of `x`, (batch, tokens, channels), and the steps of `plan` for its lengths."""
+    """Return the packing of `x`, (batch, tokens, channels), with the steps of `plan`."""
     if mask is None and x.shape[1] is not None:
         return Packing(plan.steps)
     packing = _all(x) if mask is None else _real(x, mask)
     if plan.steps is None:
         return packing
     steps = steps_modulo(plan.steps, packing.length, x.shape[1])
-    if plan.aligned:  # to channel 0, which stays
+    if plan.aligned:  # channel 0 is not shifted
         steps = tf.where(tf.range(x.shape[2]) == 0, 0, steps)
     return packing._replace(steps=steps)
 
@@ -103,7 +103,7 @@ def _shifted(place, packing, steps, back=False):
     """Return the sources of the values at real places, (batch, tokens), per channel."""
     place, length = place[:, :, None], packing.length
     moved = place + steps if back else place - steps
-    # Off by one length at most: to add or subtract it does what a division would.
+    # Places are off by at most one length, so adding it replaces a division.
     over = moved >= length if back else moved < 0
     moved = tf.where(over, moved - length if back else moved + length, moved)
     return tf.where(place < length, moved, place)

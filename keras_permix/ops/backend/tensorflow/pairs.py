@@ -1,6 +1,6 @@
-"""Groups of two, of a whole batch in TensorFlow: no sort is needed.
+"""Sort groups of two in TensorFlow, by comparing and swapping pairs of a whole batch.
 
-Pairs are compared and swapped; all that the gradient needs is which were.
+The gradient needs only the marks of swapped pairs.
 """
 
 import tensorflow as tf
@@ -9,10 +9,10 @@ from keras_permix.ops.backend.tensorflow.keys import to_bits, to_ranks, xor
 
 
 def order(x, length, plan):
-    """Sort pairs of tokens, or give them the ranks of channel 0; also return which were swapped.
+    """Sort pairs of tokens, or give them the ranks of channel 0; also return the swapped pairs.
 
-    Of the tokens the first `length` count, (batch, 1, 1), or all if it is None. The last of an odd
-    number stays.
+    The first `length` tokens, (batch, 1, 1), are real, or all tokens if it is None. The last of an
+    odd number stays.
     """
     pairs = _pairs(to_ranks(x))
     marked = pairs[:, :, 1] < pairs[:, :, 0]
@@ -27,7 +27,7 @@ def order(x, length, plan):
 
 
 def swap(x, marked):
-    """Change the places of the pairs that are marked. As bits, since a ^ (a ^ b) is b."""
+    """Swap the marked pairs. Uses bits, because a ^ (a ^ b) is b."""
     bits = _pairs(to_bits(x))
     change = xor(bits[:, :, 0], bits[:, :, 1])
     change = tf.where(marked, change, tf.zeros_like(change))
@@ -38,7 +38,7 @@ def swap(x, marked):
 
 
 def _pairs(x):
-    """Cut into pairs, the last one filled up: (batch, pairs, 2, channels)."""
+    """Cut into pairs, the last padded: (batch, pairs, 2, channels)."""
     batch, tokens, channels = tf.unstack(tf.shape(x))
     if x.shape[1] is None or x.shape[1] % 2:
         x = tf.pad(x, ((0, 0), (0, tokens % 2), (0, 0)))

@@ -1,7 +1,7 @@
-"""Permutations of tokens, in TensorFlow.
+"""Permute tokens by a plan in TensorFlow.
 
-Tokens are packed and shifted, arranged in pairs or groups, and unpacked. Arranging leaves a trace
-of what the data decided; the gradient is the inverse by that trace.
+Tokens are packed and shifted, arranged in pairs or groups, and unpacked. Arranging returns a trace
+of the order, which depends on the data; the gradient is the inverse by this trace.
 """
 
 from collections.abc import Callable
@@ -18,16 +18,16 @@ from keras_permix.ops.backend.tensorflow.runtime import at_home, compiled, platf
 
 
 class Arrangement(NamedTuple):
-    """Arrange packed tokens in pairs or groups; the first `length` count."""
+    """Arrange packed tokens in pairs or groups; the first `length` tokens are real."""
 
-    values: Callable  # (x, length) -> what they become
-    order: Callable  # (x, length) -> the same, and a trace
-    take: Callable  # (x, trace) -> the same by the trace
-    put: Callable  # (x, trace) -> its inverse
+    values: Callable  # (x, length) -> arranged values
+    order: Callable  # (x, length) -> arranged values, and a trace
+    take: Callable  # (x, trace) -> values arranged by the trace
+    put: Callable  # (x, trace) -> the inverse of `take`
 
 
 def permute(x, mask, plan):
-    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    """Permute the tokens of `x`, (batch, tokens, channels), by `plan`."""
     with at_home(x):
         mask = None if mask is None else tf.cast(mask, "bool")
         plan = _reduced(plan, x.shape[1], mask)
@@ -35,7 +35,7 @@ def permute(x, mask, plan):
 
 
 def _reduced(plan, tokens, mask):
-    """Return the plan for `tokens` tokens, as far as they and the real ones are known."""
+    """Return the plan for `tokens` tokens, as far as the numbers of tokens are known."""
     if mask is None and tokens is not None:
         return plan.at(tokens)
     if tokens is None or plan.group_size is None:
@@ -52,7 +52,7 @@ def _arrangement(plan, on_cpu):
 
 @lru_cache(maxsize=256)
 def _permutation(plan, on_cpu):
-    """The function of a batch and a mask that `plan` describes, with its gradient."""
+    """Return the differentiable function of a batch and a mask that `plan` describes."""
     return _shift(plan) if plan.group_size == 1 else _arranged(_arrangement(plan, on_cpu), plan)
 
 
@@ -101,11 +101,11 @@ def _arranged(arrange, plan):
 
         @tf.custom_gradient
         def differentiable(x):
-            x = tf.stop_gradient(x)  # else the tape records the loops inside, too
+            x = tf.stop_gradient(x)  # keeps the loops inside off the tape
             if could_possibly_record():
                 out, trace = values_and_trace(x, mask)
                 return out, lambda grad: inverse(tf.ensure_shape(grad, x.shape), trace)
-            # A function that was traced without a tape may still be asked for its gradient.
+            # A function that was traced without a tape may still be differentiated.
             return values(x, mask), lambda grad: inverse(
                 tf.ensure_shape(grad, x.shape), values_and_trace(x, mask)[1]
             )

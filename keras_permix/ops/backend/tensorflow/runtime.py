@@ -1,4 +1,4 @@
-"""Devices, tracing, compilation, run-time checks and timers in TensorFlow."""
+"""Handle devices, tracing, compilation, run-time checks and timers in TensorFlow."""
 
 import contextlib
 from functools import partial
@@ -10,15 +10,15 @@ from keras_permix.ops.backend.plan import Hardware
 
 
 def has_data(x):
-    """Whether `x` holds numbers now, on whatever device."""
+    """Return whether `x` has values, on any device."""
     return tf.is_tensor(x) and hasattr(x, "numpy")
 
 
 def require(x, holds, message, size):
-    """`x`, or an error that gives the message and the size.
+    """Return `x`, or raise an error with the message and the size.
 
-    XLA leaves assertions out. It compiles for known sizes, though, and refuses a reshape that does
-    not fit: here one to a token too few.
+    XLA omits assertions, but compiles for known sizes and rejects an invalid reshape: here to one
+    token too few.
     """
     with tf.control_dependencies([tf.debugging.Assert(holds, [message, size])]):
         batch, tokens, *others = tf.unstack(tf.shape(x))
@@ -29,16 +29,16 @@ def require(x, holds, message, size):
 
 
 def compiled(function):
-    """Return `function` compiled by XLA for each shape, also where the caller is not compiled.
+    """Return `function` compiled by XLA for each shape, even if the caller is not compiled.
 
-    Op by op, a sorting network would be slower than the sort it replaces. A partial avoids a false
+    Without compilation, a sorting network would be slower than a sort. A partial avoids a false
     warning: TensorFlow counts the traces of a function by its code, which all plans share.
     """
     return tf.function(partial(function), jit_compile=True, autograph=False, reduce_retracing=False)
 
 
 def make_runners(function, x, weights):
-    """A forward call, and one with gradients for `x` and for the weights."""
+    """Return a forward call, and a call with gradients for `x` and the weights."""
 
     @tf.function(jit_compile=True)
     def both(x, cotangent):
@@ -48,7 +48,7 @@ def make_runners(function, x, weights):
         return [result, *tape.gradient(result, [x, *weights], output_gradients=cotangent)]
 
     forward = tf.function(lambda x: [function(x)], jit_compile=True)
-    # An argument, since XLA would compute the gradient of a constant while compiling.
+    # An argument, because XLA would compute the gradient of a constant while compiling.
     cotangent = tf.ones_like(function(x))
     return lambda: forward(x), lambda: both(x, cotangent)
 
@@ -70,7 +70,7 @@ def seconds(call):
 
 
 def peak_bytes(call, number):
-    """Memory of a GPU at its peak during a call, above what was held before it; else `None`."""
+    """Return the peak memory of a call on a GPU, above that before it; `None` on a CPU."""
     if not tf.config.list_physical_devices("GPU"):
         return None
     gpu = f"GPU:{number}"
@@ -83,7 +83,7 @@ def peak_bytes(call, number):
 
 @contextlib.contextmanager
 def full_precision():
-    """Products of float32 are exact to float32 within, and no TF32."""
+    """Compute products of float32 in float32 within the context, without TF32."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
@@ -102,15 +102,15 @@ def exporting():
 
 
 def shape(x):
-    """Return the sizes of `x`, with None for a size that is not known."""
+    """Return the sizes of `x`, with None for unknown sizes."""
     return tuple(x.shape)
 
 
 def platform(x):
     """Return the platform of a call of `x`: "cpu", "gpu", "tpu", or "unknown".
 
-    That is where `x` lies, as `at_home` sees to. While tracing nothing lies anywhere yet, unless
-    the process has a single kind of device or the device was named.
+    This is the device of `x`, which `at_home` selects. While tracing, it is unknown unless the
+    process has a single kind of device or the device is set.
     """
     kinds = {device.device_type for device in tf.config.list_logical_devices()}
     if len(kinds) == 1:
@@ -120,5 +120,5 @@ def platform(x):
 
 
 def at_home(x):
-    """Run what follows where `x` lies. TensorFlow's own choice would be the first accelerator."""
+    """Return a context that uses the device of `x` instead of the first accelerator."""
     return tf.device(x.device or None)

@@ -1,1 +1,1 @@
-"""PyTorch."""
+"""Implement ops in PyTorch."""

@@ -1,4 +1,4 @@
-"""The maximum of every channel and its first token change places."""
+"""Swap the maximum of every channel with its first token, in PyTorch."""
 
 import torch
 
@@ -14,19 +14,19 @@ def max_exchange(x, mask):
 
 
 def _first_and_winner(x, real):
-    """Return the two tokens that change places, both (batch, 1, channels)."""
+    """Return the two tokens to swap, both (batch, 1, channels)."""
     if real is None:
         winner = x.argmax(dim=1, keepdim=True)
         return torch.zeros_like(winner), winner
     first = real.int().argmax(dim=1)[:, None, None].expand(-1, 1, x.shape[2])
-    # Padding repeats the first real token; where it wins, that token does.
+    # Padding repeats the first real token, which wins if padding does.
     winner = torch.where(real[..., None], x, x.gather(1, first)).argmax(dim=1, keepdim=True)
     won = real[..., None].expand_as(x).gather(1, winner)
     return first, torch.where(won, winner, first)
 
 
 class _Exchange(torch.autograd.Function):
-    """The exchange, which is its own gradient."""
+    """Swap two tokens; the swap is its own gradient."""
 
     @staticmethod
     def forward(x, first, winner, real):

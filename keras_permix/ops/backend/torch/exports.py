@@ -1,4 +1,4 @@
-"""Models as programs of PyTorch's own operations, and as files made of them."""
+"""Export models as programs of PyTorch operations, and write them to files."""
 
 from importlib.util import find_spec
 
@@ -9,21 +9,21 @@ import torch
 def write_onnx(model, inputs, path, dynamo=True, **options):
     """Write a functional model as ONNX, for a batch of any size.
 
-    PyTorch's older exporter traces sizes as tensors, which Keras' normalizations do not take. It is
-    given the program of `torch.export` as well, and traces that.
+    The older exporter of PyTorch traces sizes as tensors, which Keras' normalizations do not
+    support. Therefore it traces the program of `torch.export`.
 
     Args:
-        model: The model, of the zoo or your own.
-        inputs: Arrays or tensors that it takes, of two samples or more; their other sizes stay.
-        path: The file to write.
-        dynamo: Whether by PyTorch's exporter of today, or by the older one.
-        **options: Others of `torch.onnx.export`.
+        model: A functional model.
+        inputs: Arrays or tensors of at least two samples. Their other sizes are fixed.
+        path: Path of the file to write.
+        dynamo: Whether to use the current exporter of PyTorch instead of the older one.
+        **options: Other arguments of `torch.onnx.export`.
     """
     needed = ("onnx", "onnxscript") if dynamo else ("onnx",)
     if missing := [name for name in needed if not find_spec(name)]:
         raise ImportError(
-            'To write ONNX, `pip install "keras_permix[export]"`, or what is missing of it. '
-            f"Received: no {', no '.join(missing)}"
+            'Writing ONNX requires `pip install "keras_permix[export]"`. '
+            f"Received: an environment without {', '.join(missing)}"
         )
     names = [tensor.name for tensor in model.inputs]
     given, made = tensors(model, inputs), program(model, inputs)
@@ -37,14 +37,14 @@ def write_onnx(model, inputs, path, dynamo=True, **options):
 
 
 def program(model, inputs):
-    """A program of `torch.export` for a functional model, and for a batch of any size.
+    """Return a program of `torch.export` for a functional model and a batch of any size.
 
-    It takes the model's inputs one by one, as tensors of the dtypes that `model.inputs` name:
-    float32 of images.
+    It takes each input of the model as a tensor with the dtype in `model.inputs`, such as float32
+    for images.
 
     Args:
-        model: The model, of the zoo or your own.
-        inputs: As for `write_onnx`.
+        model: A functional model.
+        inputs: See `write_onnx`.
     """
     given = tensors(model, inputs)
     free = tuple({0: torch.export.Dim.DYNAMIC} for _ in given)
@@ -59,14 +59,14 @@ def program(model, inputs):
 
 
 def tensors(model, inputs):
-    """Arrays as the tensors that a model takes, in the order of its inputs."""
+    """Convert arrays to the tensors that a model takes, in the order of its inputs."""
     pairs = zip(model.inputs, keras.tree.flatten(inputs), strict=True)
     arrays = [(keras.ops.convert_to_numpy(array), tensor.dtype) for tensor, array in pairs]
     return tuple(torch.from_numpy(array.astype(dtype)) for array, dtype in arrays)
 
 
 class _Flat(torch.nn.Module):
-    """A model as a module that takes its inputs one by one."""
+    """Wrap a model as a module that takes each input as an argument."""
 
     def __init__(self, model):
         super().__init__()
@@ -78,22 +78,22 @@ class _Flat(torch.nn.Module):
 
 
 class _Traced(torch.nn.Module):
-    """A program of `torch.export` as a module that can be traced, whatever the batch."""
+    """Wrap a program of `torch.export` as a module that can be traced for any batch."""
 
     def __init__(self, made):
         super().__init__()
         module = made.module(check_guards=False)
-        module._forward_pre_hooks.clear()  # which compare sizes that the tracer has no numbers of
+        module._forward_pre_hooks.clear()  # They compare sizes that are symbols in the tracer.
         for node in module.graph.nodes:
             given = [part.meta.get("val") for part in node.all_input_nodes]
             if node.target is torch.ops.aten.sym_size.int:
                 node.target = torch.Tensor.size
             elif any(isinstance(value, torch.SymInt) for value in given):
-                # Operators take no sizes that are traced, the methods of tensors do.
+                # Methods of tensors support traced sizes; operators do not.
                 _, _, operator = str(node.target).partition("aten.")
                 node.target = getattr(torch.Tensor, operator.partition(".")[0], node.target)
         module.recompile()
-        self.held = [module]  # not as a part, which could not be set to `eval`
+        self.held = [module]  # in a list, because as a submodule it would not support `eval`
         self.eval()
 
     def forward(self, *inputs):

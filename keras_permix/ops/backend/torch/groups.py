@@ -1,8 +1,8 @@
-"""Sorting in groups along the tokens, in PyTorch.
+"""Sort groups along the tokens, in PyTorch.
 
-Both ways take (x, lengths, plan, traced) and sort the first `lengths` tokens of every sample, or
-all of them, in groups of which the last may be short. They return the sorted tensor and, if
-`traced`, the token of `x` that each value came from, in the smallest integer type there is.
+Both functions take (x, lengths, plan, traced) and sort the first `lengths` tokens of every sample,
+or all tokens, in groups; the last group may be shorter. They return the sorted tensor and, if
+`traced`, the source token of each value, in the smallest integer dtype.
 """
 
 import torch
@@ -21,7 +21,7 @@ def by_torch(x, lengths, plan, traced):
     if traced or plan.aligned or (lengths is not None and not exporting()):
         out, order = torch.sort(runs, dim=2, stable=True)
     else:
-        out, order = torch.sort(runs, dim=2)  # which, unlike the stable sort, exports to ONNX
+        out, order = torch.sort(runs, dim=2)  # Unlike the stable sort, it exports to ONNX.
     if plan.aligned:
         rank = torch.argsort(order[..., :1], dim=2).expand_as(order)
         out, order = out.gather(2, rank), order.gather(2, rank)
@@ -34,10 +34,10 @@ def by_torch(x, lengths, plan, traced):
 
 
 def _fill_up(x, lengths, size):
-    """Whole groups, with what PyTorch sorts behind everything else in place of padding.
+    """Return complete groups, in which padding is NaN, which PyTorch sorts last.
 
-    That is NaN. ONNX does not say where it sorts, and OpenVINO sorts it to the front: infinity
-    in what is exported.
+    Exports use infinity, because ONNX does not define the order of NaN, and OpenVINO sorts it
+    first.
     """
     missing = -x.shape[1] % size
     last = float("inf" if exporting() else "nan")
@@ -47,12 +47,12 @@ def _fill_up(x, lengths, size):
         x = torch.where(real, x, torch.full_like(x[:1, :1, :1], highest))
     if statically_known_true(missing == 0):
         return x
-    # Not by `pad`, which takes a number as a double, in which the highest int64 is another.
+    # Not `pad`, which converts the value to a double, and would change the largest int64.
     return torch.cat((x, x.new_full((x.shape[0], missing, x.shape[2]), highest)), 1)
 
 
 def _turn(out, order, lengths, descending):
-    """Reverse the real tokens of the one group of every sample where the channel descends."""
+    """Reverse the real tokens of descending channels, which have a single group."""
     if lengths is None:
         return (torch.where(descending, t.flip(2), t) for t in (out, order))
     token = torch.arange(out.shape[2], device=out.device)[:, None]
@@ -61,10 +61,10 @@ def _turn(out, order, lengths, descending):
 
 
 def by_numpy(x, lengths, plan, traced):
-    """As `sort_in_numpy` does it, which to `torch.compile` is one opaque op."""
+    """Sort by `sort_in_numpy`, which is one opaque op for `torch.compile`."""
     if not compiling():
         return sort_in_numpy(x, lengths, plan, traced)
-    # Imported here, since to register an op takes longer than all else that is imported.
+    # Imported here, because registering an op takes longer than all other imports.
     from keras_permix.ops.backend.torch.sort_op import sort_by_numpy
 
     out, source = sort_by_numpy(x, lengths, *plan[1:], traced)

@@ -1,8 +1,8 @@
-"""Sorting in groups along the tokens by NumPy, of PyTorch's tensors.
+"""Sort groups of tokens of PyTorch tensors by NumPy.
 
 NumPy sorts contiguous integers in vector registers, many times faster than PyTorch. Floats become
-integers of the same order. Where places matter, an integer of twice the width holds the value above
-its token, and so a sort that is not stable becomes so.
+integers of the same order. If places are needed, an integer of twice the width holds the value
+above its token, which makes the sort stable.
 """
 
 import sys
@@ -21,8 +21,8 @@ def sort_in_numpy(x, lengths, plan, traced):
     key, packed = to_key(x.detach()), traced or plan.aligned
     narrow = key.dtype
     if packed and x.shape[1] - 1 > torch.iinfo(narrow).max:
-        key = key.to(WIDER[narrow])  # else tokens would not fit below
-    # -0.0, whose key is -1, is to equal 0.0; the few tensors that have one fetch it afterwards.
+        key = key.to(WIDER[narrow])  # to hold the tokens below
+    # -0.0, whose key is -1, must equal 0.0; the few tensors with -0.0 gather values afterwards.
     minus_zero = packed and x.is_floating_point() and bool((key == -1).any())
     if minus_zero:
         key = key.masked_fill(key == -1, 0)
@@ -40,7 +40,7 @@ def sort_in_numpy(x, lengths, plan, traced):
 
 
 def _pack(key):
-    """Integers of twice the width, (batch, channels, tokens): the key above its token."""
+    """Return integers of twice the width, (batch, channels, tokens), with keys above tokens."""
     key = key.transpose(1, 2)
     packed = torch.empty((*key.shape, 2), dtype=key.dtype)
     packed[..., HIGH] = key
@@ -70,21 +70,21 @@ def _sort_(keys, lengths, plan):
 
 
 def _sort_rows_(rows, size):
-    """Sort every row in groups of `size`, of which the last may be short."""
+    """Sort every row in groups of `size`; the last group may be shorter."""
     whole = rows.shape[1] // size * size
-    rows[:, :whole].reshape(len(rows), -1, size).sort()  # a view, since only the last axis is cut
+    rows[:, :whole].reshape(len(rows), -1, size).sort()  # a view, because only the last axis is cut
     rows[:, whole:].sort()
 
 
 def _align(keys, place):
-    """Give the groups of every channel the ranks of those of channel 0, whose tokens these are."""
+    """Give the groups of every channel the ranks of channel 0, whose sources are `place`."""
     rank = torch.empty(place.shape, dtype=torch.int64)
     rank.scatter_(1, place.long(), torch.arange(place.shape[1]).expand_as(rank))
     return keys.gather(2, rank[:, None].expand_as(keys))
 
 
 def _tokens_first(x, dtype):
-    """A contiguous copy, (batch, tokens, channels), of channels before tokens."""
+    """Return a contiguous copy (batch, tokens, channels) of (batch, channels, tokens)."""
     return torch.empty((x.shape[0], x.shape[2], x.shape[1]), dtype=dtype).copy_(x.transpose(1, 2))
 
 
@@ -93,7 +93,7 @@ def counting_to(tokens):
 
 
 def to_key(x):
-    """Signed integers in the order of the values, of 16 or 32 bits."""
+    """Return signed integers of 16 or 32 bits in the order of the values."""
     if x.dtype in KEYS:
         return _mirror_negatives(x.contiguous().view(KEYS[x.dtype]))
     return x.to(torch.int16) if x.element_size() == 1 else x
@@ -104,12 +104,12 @@ def from_key(key, dtype):
 
 
 def _mirror_negatives(bits):
-    """Negative floats ascend as their integers descend; the mapping is its own inverse."""
+    """Reverse the order of the bits of negative floats; the mapping is its own inverse."""
     sign = bits >> (8 * bits.element_size() - 1)
     return sign.bitwise_and_(torch.iinfo(bits.dtype).max).bitwise_xor_(bits)
 
 
 def small_integer(size):
-    """The smallest type that counts to `size`."""
+    """Return the smallest dtype that holds 0 to `size` - 1."""
     types = (torch.uint8, torch.int16, torch.int32)
     return next(dtype for dtype in types if size - 1 <= torch.iinfo(dtype).max)

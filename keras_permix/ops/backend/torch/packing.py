@@ -1,7 +1,7 @@
-"""Real tokens in front, in order: where the ops work, whatever the mask looks like.
+"""Pack real tokens to the front, in order, in PyTorch.
 
-Where the data are at hand, lengths are Python integers, and what is real already stands in front
-stays where it is. In graphs they are a tensor.
+If the data are readable, lengths are Python integers, and tokens that are already in front are not
+moved. In graphs, lengths are a tensor.
 """
 
 from typing import NamedTuple
@@ -18,14 +18,14 @@ class Packing(NamedTuple):
     """Describe a mask, (batch, tokens)."""
 
     real: torch.Tensor  # the mask as booleans
-    lengths: tuple | torch.Tensor  # real tokens of every sample; in graphs (batch, 1, 1)
-    places: torch.Tensor | None  # where every token goes, (batch, tokens); None: all stay
+    lengths: tuple | torch.Tensor  # number of real tokens per sample; in graphs (batch, 1, 1)
+    places: torch.Tensor | None  # new place of every token, (batch, tokens); None: unchanged
 
 
 def read(mask, x):
     """Return the packing of the tokens of `x` by a mask."""
     real = mask.to(x.device).bool()
-    ones = real.long()  # ONNX adds up no booleans
+    ones = real.long()  # ONNX cannot sum booleans.
     lengths, token = ones.sum(1, keepdim=True), torch.arange(x.shape[1], device=x.device)
     places = torch.where(real, ones.cumsum(1), lengths + (1 - ones).cumsum(1)) - 1
     if not at_hand(x):
@@ -45,7 +45,7 @@ def to_front(x, packing):
 
 
 def to_places(x, packing):
-    """Back from the front, with zeros for what is not real; may change `x`."""
+    """Undo `to_front`, with zeros for padding; may change `x`."""
     if packing is None:
         return x
     if packing.places is not None and at_hand(x):
@@ -74,7 +74,7 @@ def _samples(x, out, packing):
 
 
 def clear_(x, real):
-    """Set to zero what is not real: in `x` itself, but for graphs."""
+    """Set padding to zero, in place except in graphs."""
     if at_hand(x):
         to_bits(x).numpy()[~real.numpy()] = 0
         return x
@@ -86,5 +86,5 @@ def _take_tokens(x, source):
 
 
 def to_bits(x):
-    """The same memory as integers, which NumPy has for every dtype."""
+    """View the memory as integers, which NumPy supports for every dtype."""
     return x.detach().view(BITS[x.element_size()])

@@ -1,12 +1,12 @@
-"""Groups of two: no sort is needed. A last token without a partner stays where it is."""
+"""Sort groups of two, by comparing and swapping pairs; a last token without a partner stays."""
 
 import torch
 
 
 def order(x, leader, lengths):
-    """Mark the pairs to swap: those that descend, or that differ in this from the leader's.
+    """Mark the pairs to swap: descending ones, or with a leader those that differ from its order.
 
-    Of every sample only the first `lengths` tokens count.
+    Only the first `lengths` tokens of every sample are real.
     """
     marked = _descends(x)
     if leader is not None:
@@ -26,7 +26,7 @@ def _descends(x):
 
 
 def swap(x, marked):
-    """Change the places of the pairs that are marked."""
+    """Swap the marked pairs."""
     whole = 2 * marked.shape[1]
     pairs = x[:, :whole].unflatten(1, (-1, 2))
     swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs).flatten(1, 2)

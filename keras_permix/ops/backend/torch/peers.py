@@ -1,4 +1,4 @@
-"""Vision transformers of others for PyTorch, to time models against: see `bench.models`."""
+"""Make vision transformers of PyTorch and timm for comparison; see `bench.models`."""
 
 import keras
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 
 
 class _Plain(nn.Module):
-    """A vision transformer of PyTorch's own layers."""
+    """Define a vision transformer with the layers of PyTorch."""
 
     def __init__(
         self, image_size, patch_size, hidden_dim, num_layers, mlp_dim, num_heads, num_classes
@@ -39,9 +39,9 @@ PEERS = {"timm": _timm, "torch_nn": _Plain}
 
 
 def make(peer, sizes, batch, dtype):
-    """A model, and functions that answer a batch, learn it, and write the model to a path.
+    """Return a model, and functions that predict a batch, train on it, and save the model.
 
-    The last returns a function that makes the model from there.
+    The last returns a function that loads the model.
     """
     device, dtype = keras.ops.zeros(1).device, getattr(torch, dtype)
     module = PEERS[peer](**sizes).to(device)

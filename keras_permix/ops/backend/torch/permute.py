@@ -1,8 +1,8 @@
-"""One permutation of tokens, with its gradient, the inverse, which has one in its turn.
+"""Permute tokens by a plan in PyTorch, with gradients of any order.
 
-What the data decide is computed once, and leaves a trace by which the permutation can be repeated
-and undone: the pairs that changed places, the token that every value came from, or nothing where
-channels were only shifted. A call that needs no gradient leaves none.
+The order, which depends on the data, is computed once and returned as a trace, by which the
+permutation is repeated and inverted: the marks of swapped pairs, the source token of every value,
+or nothing for shifts. A call without a gradient returns no trace.
 """
 
 from functools import partial
@@ -16,11 +16,11 @@ from keras_permix.ops.backend.torch.shift import shift
 
 
 def permute(x, mask, plan, sort=groups.by_torch):
-    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    """Permute the tokens of `x`, (batch, tokens, channels), by `plan`."""
     plan = _settle(plan, x.shape[1], mask)
     if plan.group_size == 1:
         return permute_by_trace(x, None, mask, plan, False)
-    # What is exported is differentiated by PyTorch, if at all: ONNX has no stable sort.
+    # Exported programs use PyTorch's gradients, because ONNX has no stable sort.
     traced = torch.is_grad_enabled() and x.requires_grad and not exporting()
     if compiling() and not traced:
         return _order(x, mask, plan, sort, traced)[0]
@@ -39,7 +39,7 @@ def _settle(plan, tokens, mask):
 
 
 def _order(x, mask, plan, sort, traced):
-    """The permuted tensor, and its trace."""
+    """Return the permuted tensor, and its trace."""
     packing = None if mask is None else read(mask, x)
     lengths = packing and packing.lengths
     front = to_front(x, packing)
@@ -77,7 +77,7 @@ class _Order(torch.autograd.Function):
 
 
 class _ByTrace(torch.autograd.Function):
-    """`_repeat`, or `_undo`, each of which is the gradient of the other."""
+    """Apply `_repeat` or `_undo`, which are the gradients of each other."""
 
     @staticmethod
     def forward(x, trace, mask, plan, back):
@@ -103,7 +103,7 @@ permute_by_trace = _ByTrace.apply
 
 
 def _repeat(x, trace, mask, plan):
-    """Permute as `trace` says."""
+    """Permute by `trace`."""
     packing = None if mask is None else read(mask, x)
     out = shift(to_front(x, packing), plan, packing and packing.lengths)
     if plan.orders_pairs():
@@ -114,7 +114,7 @@ def _repeat(x, trace, mask, plan):
 
 
 def _undo(x, trace, mask, plan):
-    """The inverse of `_repeat`."""
+    """Undo `_repeat`."""
     packing = None if mask is None else read(mask, x)
     out = to_front(x, packing)
     if plan.orders_pairs():

@@ -1,4 +1,4 @@
-"""The table of what runs on PyTorch."""
+"""List the implementations for PyTorch."""
 
 import os
 
@@ -9,7 +9,7 @@ from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy
 from keras_permix.ops.reference import ema
 
 TRITON = dict(
-    # Triton's interpreter, which tests switch on, runs on tensors of the CPU.
+    # Triton's interpreter, which tests enable, runs on CPU tensors.
     devices=("cuda", "cpu") if os.environ.get("TRITON_INTERPRET") == "1" else ("cuda",),
     requires="triton",
     dtypes=("float16", "bfloat16", "float32"),
@@ -27,13 +27,13 @@ ANY = dict(masks=True, ragged=True, dynamic=True)
 
 
 def permute_by_triton(x, mask, plan):
-    from keras_permix.ops.backend.torch.triton import functions  # which imports Triton
+    from keras_permix.ops.backend.torch.triton import functions  # requires Triton
 
     return functions.permute(x, mask, plan)
 
 
 def sorting(op):
-    """Rows of an op that sorts: pairs are only compared, and NumPy sorts faster than PyTorch."""
+    """Yield the implementations of a sorting op; NumPy sorts faster than PyTorch on CPUs."""
     yield Row(op, "triton", permute_by_triton, max_group=16384, **TRITON)
     yield Row(op, "native", permute, group_sizes=(1, 2), **ANY)
     yield Row(op, "numpy", permute_by_numpy, **NUMPY, **ANY)

@@ -1,4 +1,4 @@
-"""Devices, tracing, transforms and timers in PyTorch."""
+"""Handle devices, tracing, transforms and timers in PyTorch."""
 
 import contextlib
 import functools
@@ -24,51 +24,51 @@ def exporting():
 
 
 def hardware(x):
-    """Describe the device of `x`: one, since every process has a device."""
+    """Describe the device of `x`; every process uses one device."""
     platform = x.device.type if compiling() or has_data(x) else "meta"
     return Hardware(platform, chip=x.device.index)
 
 
 def recorded(x):
-    """Whether a CUDA graph is being recorded on the GPU of `x`, to be replayed at any time."""
+    """Return whether a CUDA graph is being recorded on the GPU of `x`."""
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def transformed(call):
-    """Return why kernels without forward derivatives and transforms cannot serve, or None."""
+    """Return why kernels, which lack forward derivatives and transforms, cannot run, or None."""
     if compiling():
         return None
     if torch.autograd.forward_ad._current_level >= 0:
-        return "it has no derivatives forward"
+        return "it does not support forward-mode derivatives"
     if torch._C._functorch.peek_interpreter_stack() is None:
         return None
-    return "it does not serve the transforms of `torch.func`"
+    return "it does not support the transforms of `torch.func`"
 
 
 def shape(x):
-    """The sizes of `x`, of which a compiler may have some as symbols."""
+    """Return the sizes of `x`, which may be symbols in a compiler."""
     return tuple(x.shape)
 
 
 def has_data(x):
-    """Whether `x` holds numbers now, on whatever device."""
+    """Return whether `x` has values, on any device."""
     return not (compiling() or x.is_meta or isinstance(x, FakeTensor))
 
 
 def at_hand(x):
-    """Whether Python and NumPy can read the numbers in `x` now."""
+    """Return whether Python and NumPy can read the values of `x`."""
     return has_data(x) and x.is_cpu
 
 
 def require(x, holds, message, size):
-    """`x`, or an error for the sizes that are traced; what is exported checks no others."""
+    """Return `x`, or raise an error for the traced sizes; exported programs check no others."""
     if not bool(holds):
         raise ValueError(f"{message}{int(size)}")
     return x
 
 
 def fold(info, dims, *tensors):
-    """Make the axis that is mapped over part of the batch, of which no sample knows another."""
+    """Fold the mapped axis into the batch, whose samples are independent."""
 
     def fold_one(tensor, dim):
         if tensor is None:
@@ -86,18 +86,18 @@ def fold(info, dims, *tensors):
 
 
 COMPILERS = ("gcc", "clang")
-CAPABILITY = (8, 0)  # the least that the kernels are compiled for ahead of time, by tests
+CAPABILITY = (8, 0)  # oldest compute capability for which tests compile the kernels
 
 
 def limit_of_triton(call):
-    """Why the kernels cannot serve a call, or None if they can."""
+    """Return why the kernels do not support a call, or None if they do."""
     objection = objection_of(call.hardware.chip) if call.hardware.platform == "cuda" else None
     return objection or transformed(call)
 
 
-@torch.compiler.assume_constant_result  # a compiler asks it while tracing
+@torch.compiler.assume_constant_result  # called while compiling
 def objection_of(number):
-    """Why the kernels cannot run on the GPU of a number, or None if they can."""
+    """Return why the kernels cannot run on GPU `number`, or None if they can."""
     return _looked_up(number)
 
 
@@ -114,7 +114,7 @@ def _looked_up(number):
 
 
 def _what_triton_lacks():
-    """Return what Triton lacks here to compile its launcher, or None."""
+    """Return what Triton lacks to compile its launcher, or None."""
     if not (os.environ.get("CC") or any(map(shutil.which, COMPILERS))):
         return f"Triton needs a C compiler, and there is neither CC nor {' nor '.join(COMPILERS)}"
     header = Path(sysconfig.get_path("include"), "Python.h")
@@ -124,7 +124,7 @@ def _what_triton_lacks():
 
 
 def make_runners(function, x, weights):
-    """A forward call, and one with gradients for `x` and for the weights."""
+    """Return a forward call, and a call with gradients for `x` and the weights."""
     leaf = x.clone().requires_grad_()
 
     def forward():
@@ -147,10 +147,7 @@ def chip(number=0):
 
 
 def seconds(call):
-    """Return the seconds that a call takes, by events on a GPU.
-
-    Which device that is, is where Keras makes tensors now.
-    """
+    """Return the seconds that a call takes on Keras' current device, by events on a GPU."""
     place = keras.ops.zeros(1).device
     if place.type != "cuda":
         start = perf_counter()
@@ -166,7 +163,7 @@ def seconds(call):
 
 
 def peak_bytes(call, number):
-    """Memory of a GPU at its peak during a call, above what was held before it."""
+    """Return the peak memory of a call on a GPU, above that before it."""
     torch.cuda.reset_peak_memory_stats(number)
     before = torch.cuda.memory_allocated(number)
     call()
@@ -176,7 +173,7 @@ def peak_bytes(call, number):
 
 @contextlib.contextmanager
 def full_precision():
-    """Products of float32 are exact to float32 within, and no TF32."""
+    """Compute products of float32 in float32 within the context, without TF32."""
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False

@@ -1,4 +1,4 @@
-"""Circular shifts of every channel by its own step, (batch, tokens, channels), in PyTorch."""
+"""Shift every channel circularly by a separate step, (batch, tokens, channels), in PyTorch."""
 
 from collections import OrderedDict
 from functools import partial
@@ -41,7 +41,7 @@ def _sources(x, plan, lengths, back):
 
 
 def remainders_of(plan, lengths, most, back, device):
-    """Steps modulo numbers of tokens, a number or a tensor of (..., 1): (..., channels)."""
+    """Return steps (..., channels) modulo numbers of tokens, an integer or a tensor (..., 1)."""
     steps = plan.steps
     if not isinstance(steps, tuple):  # a schedule
         if not isinstance(lengths, torch.Tensor):
@@ -49,7 +49,7 @@ def remainders_of(plan, lengths, most, back, device):
         steps = steps.steps_for(lengths.int(), most)
     if isinstance(steps, tuple):
         to_tensor = partial(torch.tensor, device=device)
-        steps = (0, *steps[1:]) if plan.aligned else steps  # channel 0 is its own leader
+        steps = (0, *steps[1:]) if plan.aligned else steps  # channel 0 is not shifted
         steps = tuple(-step for step in steps) if back else steps
         rest = remainders(steps, lengths, to_tensor, bits=63, digit=31)  # up to 2**32 tokens
     else:
@@ -61,7 +61,7 @@ def remainders_of(plan, lengths, most, back, device):
 class Cache:
     """Cache the latest tensors by their arguments, within a limit of bytes.
 
-    Those that a CUDA graph reads stay, since it may be replayed.
+    Tensors that a CUDA graph reads are kept, because it may be replayed.
     """
 
     def __init__(self, limit):
@@ -77,7 +77,7 @@ class Cache:
                 if recorded(found):
                     self.recorded[key] = found
                 return found
-        with torch.inference_mode(False):  # what is made within could not be saved for a gradient
+        with torch.inference_mode(False):  # Inference tensors cannot be saved for a gradient.
             made = make(*arguments)
         if made.nbytes <= self.limit:
             self._keep(key, made)

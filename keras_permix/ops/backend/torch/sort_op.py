@@ -1,4 +1,4 @@
-"""Sorting by NumPy as one opaque op of `torch.compile`, registered when that first meets it."""
+"""Register sorting by NumPy as an opaque op of `torch.compile`, when it is first compiled."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def sort_by_numpy(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     lengths = None if lengths is None else tuple(lengths.flatten().tolist())
     out, source = sort_in_numpy(x, lengths, Plan(None, group_size, aligned, descending), traced)
-    # The compiler, which may not know the number of tokens, has to know the type all the same.
+    # The compiler needs a fixed dtype, even if the number of tokens is unknown.
     return out, source.to(torch.int32) if traced else x.new_empty(0)
 
 

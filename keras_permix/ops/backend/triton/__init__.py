@@ -1,1 +1,1 @@
-"""Triton kernels for NVIDIA GPUs, which PyTorch and JAX call."""
+"""Define Triton kernels for NVIDIA GPUs, called from PyTorch and JAX."""

@@ -1,8 +1,7 @@
-"""A bitonic sorting network in Triton, of O(n log² n) comparisons.
+"""Sort with a bitonic network in Triton, by O(n log² n) comparisons.
 
-Threads of a warp have channels that lie side by side. Tokens that are compared most often are in
-one thread, where a comparison takes one instruction. When tokens far from each other are compared,
-the threads exchange the values that they hold.
+Threads of a warp hold adjacent channels. Tokens that are compared most often are in one thread,
+where a comparison takes one instruction. To compare distant tokens, threads exchange values.
 """
 
 import triton
@@ -13,19 +12,19 @@ from keras_permix.ops.backend.triton.shift import pick
 
 @triton.jit
 def in_turn(row, COUNT: tl.constexpr, ROWS: tl.constexpr):
-    """The numbers of `COUNT` rows, of which a thread has every `ROWS`-th: there they follow."""
+    """Return the numbers of rows; a thread holds every `ROWS`-th row, with consecutive numbers."""
     return row // ROWS + row % ROWS * (COUNT // ROWS)
 
 
 @triton.jit
 def in_turns(number, COUNT: tl.constexpr, ROWS: tl.constexpr):
-    """The row of a number: the inverse of `in_turn`."""
+    """Return the row of a number, the inverse of `in_turn`."""
     return number // (COUNT // ROWS) + number % (COUNT // ROWS) * ROWS
 
 
 @triton.jit
 def sort(key, LENGTH: tl.constexpr, ROWS: tl.constexpr):
-    """Sort integers, (rows, channels), in groups of `LENGTH` rows that are `in_turn`."""
+    """Sort integers, (rows, channels), in groups of `LENGTH` rows, numbered by `in_turn`."""
     for stage in tl.static_range(1, 15):
         if 2**stage <= LENGTH:
             key = merge(key, 2**stage, LENGTH, ROWS)
@@ -34,16 +33,16 @@ def sort(key, LENGTH: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def merge(key, SIZE: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr):
-    """Sort `SIZE` numbers that ascend and then descend; every second time descending.
+    """Sort runs of `SIZE` numbers that ascend, then descend; every second run descending.
 
-    Numbers below `TURNS` lie in one thread, as the rows do from `ROWS` on.
+    Numbers less than `TURNS` apart are in one thread, like rows a multiple of `ROWS` apart.
     """
     COUNT: tl.constexpr = key.shape[0]
     TURNS: tl.constexpr = COUNT // ROWS
     row = tl.arange(0, COUNT)[:, None]
     index = in_turn(row, COUNT, ROWS)
     if SIZE > 2 * TURNS and SIZE > 2 * ROWS:
-        # By rows that are their own numbers, so that the far ones are in one thread.
+        # Order rows by their numbers, so that distant numbers are in one thread.
         key = pick(key, tl.broadcast_to(in_turns(row, COUNT, ROWS), key.shape))
         key = compare_all(key, row, SIZE // 2, ROWS, 1, SIZE, LENGTH)
         key = pick(key, tl.broadcast_to(index, key.shape))
@@ -73,7 +72,7 @@ def compare_all(
     SIZE: tl.constexpr,
     LENGTH: tl.constexpr,
 ):
-    """Compare numbers that are `FIRST`, half of it, …, `LAST` apart, and in one thread."""
+    """Compare numbers in one thread that are `FIRST`, `FIRST` / 2, …, `LAST` apart."""
     for step in tl.static_range(14):
         if FIRST // 2**step >= LAST:
             other = partner(key, FIRST // 2**step * STRIDE)
@@ -85,7 +84,7 @@ def compare_all(
 def compare_far(
     key, index, STEP: tl.constexpr, TURNS: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr
 ):
-    """Compare numbers that are `STEP` apart, and in different threads."""
+    """Compare numbers in different threads that are `STEP` apart."""
     row = tl.arange(0, key.shape[0])[:, None] ^ (STEP // TURNS)
     other = pick(key, tl.broadcast_to(row, key.shape))
     return choose(key, other, index, STEP, SIZE, LENGTH)
@@ -93,7 +92,7 @@ def compare_far(
 
 @triton.jit
 def choose(key, other, index, STEP: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr):
-    """The less of two for the first of them, or for the second where numbers descend."""
+    """Return the minimum of two for the first, or for the second where numbers descend."""
     takes_less = (index & STEP) == 0
     if SIZE < LENGTH:
         takes_less = takes_less == ((index & SIZE) == 0)
@@ -102,9 +101,9 @@ def choose(key, other, index, STEP: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl
 
 @triton.jit
 def partner(value, STEP: tl.constexpr):
-    """For every row the one that is `STEP` before or behind it.
+    """Return for every row the row that is `STEP` before or after it.
 
-    That is the sum of both less itself; in one thread the compiler computes neither.
+    This is the sum of both minus the row, which the compiler omits within one thread.
     """
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     ROWS: tl.constexpr = value.shape[0]

@@ -1,7 +1,7 @@
-"""Shift every channel, and order the tokens of every pair: one pass.
+"""Shift every channel, and sort the tokens of every pair, in one pass.
 
-The trace is one bit per pair, True where the pair was swapped. The gradient swaps back and shifts
-back, in one pass as well.
+The trace is one bit per pair, True if the pair was swapped. The gradient swaps and shifts back, in
+one pass as well.
 """
 
 import triton
@@ -23,7 +23,7 @@ from keras_permix.ops.backend.triton.shift import (
 from keras_permix.ops.backend.triton.windows import WORD as TOKENS_OF_WORD
 
 WORD = tl.constexpr(TOKENS_OF_WORD)
-PAIRS = tl.constexpr(TOKENS_OF_WORD // 2)  # a bit each
+PAIRS = tl.constexpr(TOKENS_OF_WORD // 2)  # one bit each
 
 
 @triton.jit(do_not_specialize=SCALAR)
@@ -56,7 +56,7 @@ def order_pairs_kernel(
             reads += sample * channels
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     limit = tl.where(channel < channels, length, 0)
-    # The first half of the rows are the first tokens of the pairs, the second half the second.
+    # The first half of the rows holds the first tokens of the pairs, the other half the second.
     row = tl.arange(0, TOKENS)[:, None]
     pair, second = in_turn(row % (TOKENS // 2), TOKENS // 2, ROWS), row // (TOKENS // 2)
     here = begin + 2 * pair
@@ -78,10 +78,10 @@ def order_pairs_kernel(
     other = partner(value, TOKENS // 2)
     swap = descends(value, other, second)
     token = token_at(order, place, tokens)
-    if ALIGNED:  # of the leader, threads hold the same rows
+    if ALIGNED:  # threads hold the same rows of the leader
         leader = load(x, token, 0 * channel, place < limit, channels, WIDE)
         swap = swap ^ descends(leader, partner(leader, TOKENS // 2), second)
-    if order is not None:  # without which all pairs are whole
+    if order is not None:  # Without a mask, all pairs are complete.
         swap = swap & (here + 1 < length)
     mask = (place < tokens) & (channel < channels)
     target = out + offset(token, channel, channels, WIDE)
@@ -96,9 +96,9 @@ def order_pairs_kernel(
 
 @triton.jit
 def words_of(bits, COUNT: tl.constexpr, ROWS: tl.constexpr):
-    """Words, and their numbers in the program, of one bit per pair in rows that are `in_turn`."""
+    """Return the numbers of words, and words of one bit per pair in rows numbered by `in_turn`."""
     CHANNELS: tl.constexpr = bits.shape[1]
-    TURNS: tl.constexpr = COUNT // ROWS  # pairs in a row that a thread has
+    TURNS: tl.constexpr = COUNT // ROWS  # consecutive pairs of a thread
     if TURNS >= PAIRS:
         bits = tl.reshape(bits, (2, TURNS // PAIRS, PAIRS, ROWS, CHANNELS))
         word = tl.sum(tl.sum(bits, axis=2), axis=0)
@@ -112,9 +112,9 @@ def words_of(bits, COUNT: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def descends(value, other, second):
-    """Whether the pair of two values descends. `second` is 1 where `value` is its second.
+    """Return whether a pair descends; `second` is 1 if `value` is its second token.
 
-    The comparison is in float32, since the interpreter compares bfloat16 as bits.
+    Compares in float32, because the interpreter compares bfloat16 as bits.
     """
     a, b = value.to(tl.float32), other.to(tl.float32)
     return tl.where(second == 0, b < a, a < b)
@@ -169,7 +169,7 @@ def undo_pairs_kernel(
         value = pick_real(held, row, order, place, channel, limit, channels)
     else:
         source = wrap(source, length)
-        # The other of a pair lies beside it.
+        # The tokens of a pair are adjacent.
         source = source ^ swap_at(swaps, source, channel, limit, channels, WIDE)
         value = load(grad, token_at(order, source, length), channel, place < limit, channels, WIDE)
     target = offset(token_at(order, place, tokens), channel, channels, WIDE)
@@ -178,25 +178,25 @@ def undo_pairs_kernel(
 
 @triton.jit
 def swap_at(swaps, place, channel, limit, channels, WIDE: tl.constexpr):
-    """1 where the pair of a place was swapped."""
+    """Return 1 where the pair of a place was swapped, else 0."""
     words = swaps + offset(place // WORD, channel, channels, WIDE)
     return (tl.load(words, mask=place < limit, other=0) >> (place % WORD // 2)) & 1
 
 
 def order_pairs(run, x, reads, *, aligned, traced):
-    """Shift `x` as `reads` says, and order its pairs of tokens.
+    """Shift `x` by `reads`, and sort its pairs of tokens.
 
     Args:
-        run: The caller of a framework, as for `Program`.
+        run: The caller of a framework; see `Program`.
         x: Contiguous floats of shape (batch, tokens, channels). Without a mask, the number of
             tokens is even.
         reads: A `Reads` for `x`.
-        aligned: Order like the pairs of channel 0, which is then not shifted.
-        traced: Whether `undo_pairs` will need the second result.
+        aligned: Whether to order pairs like those of channel 0, which is not shifted.
+        traced: Whether to return the bits for `undo_pairs`.
 
     Returns:
-        A tensor like `x`, and one bit per pair, True where it was swapped: a word for 32 pairs of a
-        channel, (batch, words, channels), int32; or None.
+        A tensor like `x`, and one bit per pair, True if it was swapped, in int32 words of 32 pairs,
+        (batch, words, channels); or None.
     """
     flags = dict(ROWS=reads.window.rows, ALIGNED=aligned, TRACED=traced)
     program = shifting_program(order_pairs_kernel, x.shape, reads.window, **flags)
@@ -207,13 +207,13 @@ def order_pairs(run, x, reads, *, aligned, traced):
 
 
 def swaps_of(shape):
-    """The shape and dtype of the bits of all pairs."""
+    """Return the shape and dtype of the bits of all pairs."""
     batch, tokens, channels = shape
     return (batch, -(-tokens // TOKENS_OF_WORD), channels), "int32"
 
 
 def undo_pairs(run, grad, swaps, reads):
-    """Bring every value back to where `order_pairs` found it, as `reads`, a `Reads`, says."""
+    """Undo `order_pairs`; `reads` is the `Reads` of the inverse shift."""
     program = shifting_program(undo_pairs_kernel, grad.shape, reads.window, ROWS=reads.window.rows)
     arrays = {"grad": grad, "swaps": swaps, **reads.arrays()}
     [out] = run(program, arrays, {"out": (grad.shape, grad.dtype)})

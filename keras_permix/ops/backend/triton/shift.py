@@ -1,9 +1,9 @@
-"""Shift every channel by its own step.
+"""Shift every channel by a separate step.
 
-A program has some tokens of some channels. It holds the rows that these read, loaded in order, and
-picks from them in shared memory, as `windows.py` explains. Threads of a warp have channels that lie
-side by side, so that neither memory nor shared memory is read in more than one row at a time. The
-gradient is the shift by the opposite steps.
+A program computes some tokens of some channels. It loads the rows that these read, and picks from
+them in shared memory; see `windows.py`. Threads of a warp hold adjacent channels, so that each
+access to memory or shared memory reads a single row. The gradient is the shift by the opposite
+steps.
 """
 
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-# Triton would let a thread have 16 bytes of a row, and shared memory is slow to read in that order.
+# Otherwise Triton gives each thread 16 bytes of a row, which makes reading shared memory slow.
 SCALAR = ("channels",)
-# What a thread may take. Left to choose, the compiler takes more at times, and fewer programs run.
+# Registers per thread. Without a limit, the compiler may use more, and fewer programs run at once.
 REGISTERS = 128
 
 
@@ -49,7 +49,7 @@ def shift_kernel(
         number = tl.arange(0, HELD)[:, None]
         first, needed, source = held_places(number, window, limit, TOKENS, HELD)
         KEPT: tl.constexpr = HELD == TOKENS and HELD * CHANNELS <= 8192
-        # Of more values, pointers that are kept pass through shared memory, 8 bytes each.
+        # For more values, kept pointers would take 8 bytes each of shared memory.
         source = token if KEPT else token_at(order, source, length)
         held = load(x, source, channel, number < needed, channels, WIDE)
         row = held_row(place + read, first, begin, length, TOKENS, HELD)
@@ -63,7 +63,7 @@ def shift_kernel(
 
 @triton.jit
 def token_at(order, place, length):
-    """The token at a place. Without a mask, places are tokens."""
+    """Return the token at a place; without a mask, places are tokens."""
     if order is None:
         return place
     else:
@@ -78,7 +78,7 @@ def load(x, token, channel, mask, channels, WIDE: tl.constexpr):
 
 @triton.jit
 def program(tokens, channels, TOKENS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Sample, first token and tile of channels; the next program has the next channels."""
+    """Return sample, first token and tile of channels; the next program has the next channels."""
     tiles, chunks = tl.cdiv(channels, CHANNELS), tl.cdiv(tokens, TOKENS)
     chunk = tl.program_id(0) // tiles % chunks
     sample = tl.program_id(0) // tiles // chunks
@@ -87,7 +87,7 @@ def program(tokens, channels, TOKENS: tl.constexpr, CHANNELS: tl.constexpr):
 
 @triton.jit
 def held_places(number, window, limit, TOKENS: tl.constexpr, HELD: tl.constexpr):
-    """The place of number 0, how many rows a program reads, and the places of these numbers."""
+    """Return the place of number 0, the number of rows to read, and the places of numbers."""
     begin, tile, starts, spread, length = window
     if HELD == TOKENS:
         return 0, limit, number
@@ -99,22 +99,22 @@ def held_places(number, window, limit, TOKENS: tl.constexpr, HELD: tl.constexpr)
 
 @triton.jit
 def held_row(source, first, begin, length, TOKENS: tl.constexpr, HELD: tl.constexpr):
-    """The number of the row that holds a place, given as one from 0 to 2 * length."""
+    """Return the number of the row that holds a place from 0 to 2 * length."""
     source = wrap(source, length)
     return source if HELD == TOKENS else wrap(source - first + length, length) % HELD
 
 
 @triton.jit
 def pick(held, row):
-    """For every value of `row`, that of its channel in this row of `held`."""
+    """Return for every value of `row` the value of its channel in this row of `held`."""
     ROWS: tl.constexpr = held.shape[0]
     CHANNELS: tl.constexpr = held.shape[1]
     PICKED: tl.constexpr = row.shape[0] * CHANNELS
     if held.dtype.primitive_bitwidth == 64 and ROWS * CHANNELS > 8192:
-        # By halves, which take half as much shared memory.
+        # Pick halves, which take half the shared memory.
         high = pick((held >> 32).to(tl.int32), row).to(tl.int64)
         return (high << 32) | (pick(held.to(tl.int32), row).to(tl.int64) & 0xFFFFFFFF)
-    # In one dimension: in two, Triton would move the values between threads first.
+    # In one dimension; in two, Triton would first move the values between threads.
     at = tl.reshape(row * CHANNELS + tl.arange(0, CHANNELS)[None, :], (PICKED,))
     values = tl.gather(tl.reshape(held, (ROWS * CHANNELS,)), at, 0)
     return tl.reshape(values, (row.shape[0], CHANNELS))
@@ -122,7 +122,7 @@ def pick(held, row):
 
 @triton.jit
 def pick_real(held, row, order, place, channel, limit, channels):
-    """Pick for real tokens. With a mask, the last row held is 0 if there is padding."""
+    """Pick values for real tokens, and 0 for padding, for which the last row of `held` is 0."""
     if order is None:
         return pick(held, tl.where(channel < channels, row, 0))
     else:
@@ -137,16 +137,16 @@ def offset(token, channel, channels, WIDE: tl.constexpr):
 
 @triton.jit
 def wrap(place, length):
-    """A place from 0 to 2 * length, modulo length."""
+    """Return a place from 0 to 2 * length modulo length."""
     once = (place - length).to(tl.uint32, bitcast=True)
     return tl.minimum(place.to(tl.uint32, bitcast=True), once).to(tl.int32, bitcast=True)
 
 
 class Program(NamedTuple):
-    """A kernel with everything but its arrays, for the caller of a framework to start.
+    """Hold a kernel and all arguments except arrays, for the caller of a framework to start.
 
-    Callers are functions `run(program, arrays, results)`: of `arrays` by parameter, some of them
-    None, and of `results`, the shape and dtype of each by parameter. They return the results.
+    Callers are functions `run(program, arrays, results)`. `arrays` maps parameters to arrays or
+    None, and `results` maps parameters to shapes and dtypes. They return the results.
     """
 
     kernel: Any
@@ -156,7 +156,7 @@ class Program(NamedTuple):
 
 
 def shifting_program(kernel, shape, window, **flags):
-    """A kernel that shifts samples and whose programs hold what the window says."""
+    """Return the `Program` of a shifting kernel for a window."""
     batch, tokens, channels = shape
     arguments = dict(
         spread=window.spread, tokens=tokens, channels=channels, TOKENS=window.tokens,
@@ -167,7 +167,7 @@ def shifting_program(kernel, shape, window, **flags):
 
 
 def shift(run, x, reads):
-    """Shift `x`, (batch, tokens, channels): every channel reads as `reads`, a `Reads`, says."""
+    """Shift `x`, (batch, tokens, channels), by the offsets of `reads`, a `Reads`."""
     program = shifting_program(shift_kernel, x.shape, reads.window)
     [out] = run(program, {"x": x, **reads.arrays()}, {"out": (x.shape, x.dtype)})
     return out

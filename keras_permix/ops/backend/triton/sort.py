@@ -1,9 +1,8 @@
-"""Sort every channel in groups of up to 16,384 tokens, and undo it: one pass each.
+"""Sort every channel in groups of up to 16,384 tokens, and undo it, in one pass each.
 
 A program sorts some groups of some channels by `network.py`. Floats become integers of the same
-order. If a gradient is needed, an integer holds the value above its place, and so the network,
-which is not stable, sorts stably. The trace is that place in the group, in one byte or two. The
-gradient sorts by it.
+order. If a gradient is needed, integers hold the value above its place, which makes the sort
+stable. The trace is the place in the group, in one or two bytes. The gradient sorts by it.
 """
 
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from keras_permix.ops.backend.triton.network import in_turn, sort
 from keras_permix.ops.backend.triton.shift import SCALAR, Program, offset, pick, program, token_at
 from keras_permix.ops.backend.triton.windows import ALL, WIDEST
 
-LONGEST = 16384  # beyond it, shared memory of some GPUs is too small
+LONGEST = 16384  # For more tokens, shared memory of some GPUs is too small.
 
 
 class Tile(NamedTuple):
@@ -29,12 +28,12 @@ class Tile(NamedTuple):
 
     @property
     def rows(self):
-        """Rows that the threads of a program cover at once."""
+        """Return the number of rows that the threads of a program cover at once."""
         return 32 * self.warps // self.channels
 
 
 def tile_for(group_size, words):
-    """Choose 16 to 32 values per thread, each of `words` words of 32 bits, which need no stack."""
+    """Return a tile with 16 to 32 values of `words` 32-bit words per thread, without a stack."""
     length = power_of_two(group_size)
     values = 8192 if length <= 256 else 16384 // words
     channels = max(1, min(WIDEST, values // length))
@@ -75,14 +74,14 @@ def sort_groups_kernel(
     LAST: tl.constexpr = 2 ** (BITS - 1) - 1
     key = mirror(value.to(NARROW, bitcast=True), LAST)
     if TRACED:
-        # -0.0, whose key is -1, is to equal 0.0; a bit below the place remembers it.
+        # -0.0, whose key is -1, must equal 0.0; a bit below the place stores the sign.
         minus_zero = key == -1
         key = tl.where(minus_zero, 0, key)
         key = tl.where(real, key, LAST).to(tl.int64 if BITS == 32 else tl.int32)
         key = (key << BITS) | (2 * place + minus_zero)
     else:
         key = tl.where(real, key, LAST).to(tl.int32)
-    if descending is not None:  # what sorts last stays last
+    if descending is not None:  # Padding still sorts last.
         turn = tl.load(descending + channel, mask=channel < channels, other=0) != 0
         key = tl.where(real, tl.where(turn, ~key, key), 2 ** (key.dtype.primitive_bitwidth - 1) - 1)
     key = sort(key, LENGTH, ROWS)
@@ -150,7 +149,7 @@ def put_back_kernel(
         value = pick(value, key & 0xFFFF)
     if order is not None:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
-        # Looked up once more, which takes fewer registers than to keep it.
+        # Loaded again, which takes fewer registers than keeping it.
         token = tl.load(order + begin + place, mask=within, other=0, volatile=True)
         token = base + offset(token, channel, channels, WIDE)
     tl.store(out + token, value, mask=inside)
@@ -167,9 +166,9 @@ def lines(
     CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """The sample of a program and the first places of its groups; of its rows, places and channels.
+    """Return the sample of a program, the first places of its groups, and its places and channels.
 
-    The last results are True at rows of the sample, and at rows with real tokens.
+    The last two results are True at rows inside the sample, and at rows with real tokens.
     """
     groups = tl.cdiv(tokens, group_size)
     sample, begin, tile = program(groups, channels, GROUPS, CHANNELS)
@@ -185,7 +184,7 @@ def lines(
 
 @triton.jit
 def mirror(bits, LAST: tl.constexpr):
-    """Negative floats ascend as their integers descend; the mapping is its own inverse."""
+    """Reverse the order of the bits of negative floats; the mapping is its own inverse."""
     return tl.where(bits < 0, bits ^ LAST, bits)
 
 
@@ -193,17 +192,17 @@ def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False,
     """Sort `x` in groups of tokens.
 
     Args:
-        run: The caller of a framework, as for `Program`.
+        run: The caller of a framework; see `Program`.
         x: Contiguous floats of shape (batch, tokens, channels).
         group_size: Tokens per group, up to `LONGEST`. Without a mask, it divides the tokens.
         real: A `Real`, the real tokens of a masked call.
-        descending: (channels,), int8, 1 for the channels to reverse, or None.
-        aligned: Give the groups the ranks of those of channel 0.
-        traced: Whether `put_back` will need the second result.
+        descending: (channels,), int8, 1 for descending channels, or None.
+        aligned: Whether to give the groups the ranks of channel 0.
+        traced: Whether to return the places for `put_back`.
 
     Returns:
-        A tensor like `x`, and the place in its group that every value came from, unsigned bytes or
-        int16; or None.
+        A tensor like `x`, and the original place of every value in its group, uint8 or int16; or
+        None.
     """
     leader = None
     if aligned:
@@ -218,7 +217,7 @@ def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False,
 
 
 def sorting_program(kernel, shape, group_size, words, tile=None, **flags):
-    """Return a kernel that sorts groups of values of `words` words in tiles."""
+    """Return the `Program` of a sorting kernel for values of `words` words."""
     batch, tokens, channels = shape
     tile = tile or tile_for(group_size, words)
     arguments = dict(
@@ -232,12 +231,12 @@ def sorting_program(kernel, shape, group_size, words, tile=None, **flags):
 
 
 def places_of(shape, group_size):
-    """The shape and dtype of the places that `sort_groups` finds."""
+    """Return the shape and dtype of the places from `sort_groups`."""
     return shape, "uint8" if group_size <= 256 else "int16"
 
 
 def put_back(run, grad, places, group_size, real=ALL):
-    """Bring every value back to where `sort_groups` found it."""
+    """Undo `sort_groups` by its places."""
     words = grad.dtype.itemsize // 2
     program = sorting_program(put_back_kernel, grad.shape, group_size, words)
     arrays = dict(grad=grad, places=places, **real._asdict())

@@ -1,8 +1,8 @@
 """Choose the tokens and channels that a program of a GPU kernel covers.
 
-A channel reads every token a fixed number of tokens further on. Rows of a few channels are loaded
-into shared memory in order, and every channel picks its tokens there. To load one value from each
-of 32 rows would take 32 times as long as to load 32 values of one row.
+A channel reads tokens at a fixed offset. Rows of a few channels are loaded into shared memory, and
+every channel picks its tokens there. Loading one value from each of 32 rows would take 32 times as
+long as loading 32 values of one row.
 """
 
 from functools import lru_cache
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from keras_permix.ops.backend.plan import power_of_two
 
-SECTOR = 32  # bytes that memory is read in
-WIDEST = 32  # channels, one for each thread of a warp
-WORD = 64  # tokens of a chunk, at least: a word of bits, one per pair
-ARC = 128  # tokens of a chunk that does not hold all tokens, at least
-CIRCLE = 1024  # tokens of a sample that are all held rather than an arc of them
-HELD = 16384  # values of a program, at most
+SECTOR = 32  # bytes of a memory access
+WIDEST = 32  # most channels, one for each thread of a warp
+WORD = 64  # fewest tokens of a chunk: a word of bits, one per pair
+ARC = 128  # fewest tokens of a chunk that does not hold all tokens
+CIRCLE = 1024  # most tokens of a sample that are all held, instead of an arc
+HELD = 16384  # most values of a program
 
 
 class Window(NamedTuple):
@@ -23,18 +23,18 @@ class Window(NamedTuple):
 
     tokens: int = WORD  # of a program
     channels: int = WIDEST  # of a program
-    held: int = 0  # rows: all tokens, twice the tokens of the program, or 0 for none
-    spread: int = 0  # rows that the tokens of a program read besides their number
-    starts: tuple[int, ...] = ()  # what the first token reads first, one per tile of channels
+    held: int = 0  # rows: all tokens, twice the tokens of the program, or 0
+    spread: int = 0  # rows that a program reads in addition to its number of tokens
+    starts: tuple[int, ...] = ()  # the first row that the first token reads, per tile of channels
 
     @property
     def warps(self):
-        """Warps of a program, whose threads hold 16 values each, or 32 of the largest."""
+        """Return the warps of a program; threads hold 16 values each, or 32 in the largest."""
         return min(16, max(self.held, self.tokens) * self.channels // 512)
 
     @property
     def rows(self):
-        """Rows that the threads of a program cover at once."""
+        """Return the number of rows that the threads of a program cover at once."""
         return 32 * self.warps // self.channels
 
     def programs(self, tokens, channels):
@@ -43,7 +43,7 @@ class Window(NamedTuple):
 
 
 class Real(NamedTuple):
-    """The real tokens of a masked call. Kernels work on places: real tokens, then padding."""
+    """Hold the real tokens of a masked call. Kernels use places: real tokens, then padding."""
 
     order: Any = None  # (batch, tokens), int32, the token at every place
     lengths: Any = None  # (batch,), int32, the number of real tokens
@@ -57,7 +57,7 @@ class Reads(NamedTuple):
 
     window: Window
     offsets: Any = None  # int32 from 0, (channels,), with a mask (batch, channels); None: no shift
-    starts: Any = None  # (tiles of channels,), int32, where the window is an arc
+    starts: Any = None  # (tiles of channels,), int32, if the window is an arc
     real: Real = ALL
 
     def arrays(self):
@@ -66,11 +66,11 @@ class Reads(NamedTuple):
 
 @lru_cache(maxsize=256)
 def window_for(reads, tokens, itemsize):
-    """The window for `reads`, or the default one, where they lie too far apart for any other.
+    """Return the window for `reads`, or the default window if the offsets are too far apart.
 
     Args:
-        reads: How many tokens further on every channel reads, a tuple of 0 to tokens - 1.
-        tokens: Tokens of a sample.
+        reads: Offset of every channel, a tuple of integers from 0 to tokens - 1.
+        tokens: Number of tokens of a sample.
         itemsize: Bytes of a value.
     """
     if tokens <= CIRCLE:
@@ -93,7 +93,7 @@ def reads_of(steps, tokens, itemsize, back):
 
 
 def window_for_any(tokens, itemsize):
-    """The window for steps that are known only when a kernel runs: all tokens, where they fit."""
+    """Return the window for steps that are known only at run time: all tokens, if they fit."""
     circle = max(WORD, power_of_two(tokens))
     channels = min(WIDEST, HELD // circle)
     return Window(circle, channels, circle) if channels * itemsize >= SECTOR // 4 else Window()
@@ -106,14 +106,14 @@ def _arcs(reads, tokens, channels):
 
 
 def even_arc(places, tokens):
-    """An arc that holds `places` and cuts no pair: its first place, and how far its last lies."""
+    """Return the shortest arc around `places` that cuts no pair: its start and its spread."""
     start, spread = arc(places, tokens)
     odd = start % 2
     return start - odd, (spread + odd + 1) // 2 * 2
 
 
 def arc(places, tokens):
-    """The shortest arc that holds `places`: its first place, and how far from it the last lies.
+    """Return the shortest arc around `places`: its start, and the distance to its last place.
 
     >>> arc((6, 7, 1), tokens=8)
     (6, 3)

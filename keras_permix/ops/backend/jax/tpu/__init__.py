@@ -1,1 +1,1 @@
-"""Pallas kernels for TPUs."""
+"""Define Pallas kernels for TPUs."""

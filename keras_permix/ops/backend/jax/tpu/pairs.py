@@ -1,12 +1,12 @@
-"""Circular shifts, and shifts with sorted pairs, on a TPU, in Pallas.
+"""Shift circularly, and sort pairs, on a TPU in Pallas.
 
-A sample is one block. A shift is one roll and one choice for each bit of the steps; no index is
-gathered.
+A sample is one block. A shift is one roll and one select for each bit of the steps, without
+gathers.
 
-Arrays are (batch, tokens, channels), int16 or int32, of which floats are the bits. `steps` is a
-tuple of integers from 0 to tokens - 1, or None. With a mask, the real tokens are the first ones,
-`lengths`, (batch,), are their numbers, `steps` is an array, (batch, channels), and padding becomes
-0. `pack` and `unpack` serve masks with gaps.
+Arrays are (batch, tokens, channels), int16 or int32, the bits of floats. `steps` is a tuple of
+integers from 0 to tokens - 1, or None. With a mask, real tokens come first, `lengths`, (batch,),
+holds their numbers, `steps` is an array, (batch, channels), and padding becomes 0. `pack` and
+`unpack` support masks with gaps.
 """
 
 from functools import partial, reduce
@@ -28,12 +28,12 @@ WORD = 32  # bits
 
 
 def shift(bits, steps, lengths=None, interpret=False):
-    """Shift every channel towards larger tokens by its step."""
+    """Shift every channel towards larger token indices by its step."""
     return _call(_shift_kernel, "shift", [bits], steps, lengths, [bits], interpret)[0]
 
 
 def sort_pairs(bits, steps, floating, lengths=None, interpret=False):
-    """Shift, then sort pairs; also return which were swapped, as bits of int32."""
+    """Shift, then sort pairs; also return the swapped pairs, as bits of int32."""
     kernel = partial(_sort_pairs_kernel, mirror=mirror(bits, floating))
     batch, tokens, channels = bits.shape
     rows = SUBLANES * pl.cdiv(tokens, 2 * SUBLANES * WORD)
@@ -53,12 +53,12 @@ def pack(bits, mask, interpret=False):
 
 
 def unpack(bits, mask, interpret=False):
-    """Bring them back. Other tokens are of any value."""
+    """Undo `pack`; padding is undefined."""
     return _move(bits, mask, True, interpret)
 
 
 def _move(bits, mask, back, interpret):
-    """Move tokens by one roll and one choice for each bit of their distances."""
+    """Move tokens by one roll and one select for each bit of their distances."""
     batch, tokens, channels = bits.shape
     rows, lanes = _rows(tokens), min(LANES, channels)
     block = pl.BlockSpec((1, rows, lanes), lambda b, c: (b, 0, c))
@@ -75,14 +75,14 @@ def _move(bits, mask, back, interpret):
 
 
 def _moves(mask, rows, back):
-    """One bit per row and power of two: whether the row takes the token that is so far away.
+    """Return one bit per row and power of two: whether the row takes the token at this distance.
 
-    Tokens never meet while the lowest bits of their distances are the first to move them.
+    Tokens never collide if they move by the lowest bits of their distances first.
     """
     mask = jnp.pad(mask, ((0, 0), (0, rows - mask.shape[1])))
     row, powers = jnp.arange(rows, dtype="int32"), _powers(power_of_two(rows) - 1)
     padding, moves = (~mask).astype("int32"), 0
-    for step in powers:  # add up all before, for which XLA's own way takes longer
+    for step in powers:  # a cumulative sum, faster than that of XLA
         padding += jnp.where(row < step, 0, jnp.roll(padding, step, axis=1))
     distance = jnp.where(mask, padding, 0)
     for step in powers:
@@ -132,7 +132,7 @@ def _parameters(rows):
 
 
 def _powers(number):
-    """The powers of two that a number, or one of several with these bits, is the sum of."""
+    """Return the powers of two of the bits of a number."""
     return [1 << bit for bit in range(number.bit_length()) if number >> bit & 1]
 
 
@@ -181,7 +181,7 @@ def _unsort_pairs_kernel(lengths, steps, bits, swaps, out, work, *circle, tokens
 
 
 def _halves(x, work):
-    """The first and the second tokens of all pairs."""
+    """Return the first and the second tokens of all pairs."""
     work[: len(x), :] = x
     return (work[pl.ds(start, len(x) // 2, 2), :] for start in (0, 1))
 
@@ -194,13 +194,13 @@ def _joined(first, second, swap, work):
 
 
 def _comparable(bits, mirror):
-    """Keys of which those of -0.0 and 0.0 are equal."""
+    """Return keys with -0.0 equal to 0.0."""
     key = to_key(bits, mirror)
     return key + is_minus_zero(key, mirror)
 
 
 def _shift(x, steps, length, powers, circle=None):
-    """Shift the first rows in a circle: that of all rows, and what comes from behind the end."""
+    """Shift the first `length` rows circularly, by a shift of all rows and a second part."""
     for step in powers:
         x = jnp.where((steps & step) != 0, pltpu.roll(x, step, 0), x)
     rows = len(x)
@@ -208,12 +208,12 @@ def _shift(x, steps, length, powers, circle=None):
         return x
     if circle is None:
         return jnp.where(_row(x) < steps, pltpu.roll(x, rows - length, 0), x)
-    circle[:rows, :] = circle[rows:, :] = x  # twice, so that it is read from any row on
+    circle[:rows, :] = circle[rows:, :] = x  # twice, so that it can be read from any row
     return jnp.where(_row(x) < steps, circle[pl.ds(length, rows), :], x)
 
 
 def _clear(x, length):
-    """Set padding to 0, where there is a mask."""
+    """Set padding to 0, if there is a mask."""
     return x if isinstance(length, int) else jnp.where(_row(x) < length, x, 0)
 
 

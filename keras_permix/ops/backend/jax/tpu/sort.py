@@ -1,8 +1,7 @@
-"""Sorting within groups of tokens on a TPU, in Pallas: kernels around the network of `tiles.py`.
+"""Sort groups of tokens on a TPU in Pallas, by the network of `tiles.py`.
 
-Groups are (batch, groups, tokens, channels), int16 or int32, of which floats are the bits. Kernels
-take them one below the other, (tokens, channels), filled up to a power of two with values that
-sort last.
+Groups are (batch, groups, tokens, channels), int16 or int32, the bits of floats. Kernels take them
+concatenated, (tokens, channels), padded to a power of two with values that sort last.
 """
 
 from functools import partial
@@ -19,9 +18,9 @@ from keras_permix.ops.backend.jax.tpu.tiles import SUBLANES, Tiles
 from keras_permix.ops.backend.plan import power_of_two
 
 LANES = 128
-VECTORS = 32  # of a tile; a TPU has 64 registers
-BLOCK = 1024  # tokens that are brought in at a time, half a MiB of int32, or a larger group
-VMEM = 16 << 20  # what every TPU has, and blocks of 2048 tokens need; larger groups need more
+VECTORS = 32  # vectors of a tile; a TPU has 64 registers
+BLOCK = 1024  # tokens of a block, half a MiB of int32, or a larger group
+VMEM = 16 << 20  # bytes for blocks of up to 2048 tokens, which every TPU has; larger need more
 
 
 def sort(groups, floating, interpret=False):
@@ -31,20 +30,20 @@ def sort(groups, floating, interpret=False):
 
 
 def sort_with_places(groups, floating, interpret=False):
-    """Sort stably; also return the place in its group that each value came from, int16."""
+    """Sort stably; also return the original place of each value in its group, int16."""
     kernel = partial(_sort_with_places_kernel, floating=floating)
     dtypes = [groups.dtype, jnp.int16]
     return _call(kernel, "sort_with_places", _words(groups), [groups], dtypes, interpret)
 
 
 def unsort(groups, places, interpret=False):
-    """Bring what `sort_with_places` has sorted back to where it came from."""
+    """Undo `sort_with_places`."""
     operands, dtypes = [groups, places], [groups.dtype]
     return _call(_unsort_kernel, "unsort", _words(groups), operands, dtypes, interpret)[0]
 
 
 def _words(groups):
-    """Return how many words of 32 bits hold a value and its place."""
+    """Return the number of 32-bit words that hold a value and its place."""
     return 1 if groups.dtype == jnp.int16 else 2
 
 
@@ -87,7 +86,7 @@ def _sort_kernel(bits, out, *held, tiles, mirror):
 
 
 def _sort_with_places_kernel(bits, out, places, *held, tiles, floating):
-    # Keys are of one value for -0.0 and 0.0, and a bit below the place remembers the sign.
+    # Keys of -0.0 and 0.0 are equal, and a bit below the place stores the sign.
     least = jnp.iinfo(bits.dtype).min
 
     def read(tile):
@@ -121,7 +120,7 @@ def _unsort_kernel(bits, places, out, *held, tiles):
 
 
 def _join(high, low, dtype):
-    """Join the words that decide and those below them; of 16 bits they are halves of one word."""
+    """Join keys and the words below them; for 16 bits, they are halves of one word."""
     return [(high << 16) | (low & 0xFFFF)] if dtype == jnp.int16 else [high, low]
 
 
@@ -130,19 +129,19 @@ def _split(words):
 
 
 def _first_less(one, two):
-    """Whether the first word of one is less; where both are equal, it does not matter."""
+    """Return whether the first word of `one` is less; the order of equal words is irrelevant."""
     return one[0] < two[0]
 
 
 def _less(one, two):
-    """Whether one comes first: by the first word, and where it is equal by the second."""
+    """Return whether `one` comes first, by the first word, then by the second."""
     if len(one) == 1:
         return one[0] < two[0]
     return (one[0] < two[0]) | ((one[0] == two[0]) & (one[1] < two[1]))
 
 
 def _less_of_floats(one, two):
-    """The same in fewer steps, where no first word is the least integer: it may be counted down."""
+    """Return `_less` in fewer steps, if no first word is the smallest integer."""
     if len(one) == 1:
         return one[0] < two[0]
     return one[0] - lax.shift_right_logical(one[1] - two[1], 31) < two[0]

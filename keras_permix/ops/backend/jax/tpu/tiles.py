@@ -1,10 +1,10 @@
-"""The network that sorts groups of tokens on a TPU, in Pallas: comparisons of integers, in tiles.
+"""Sort groups of tokens on a TPU in Pallas, with a network that compares integers in tiles.
 
-A tile is as many tokens as registers hold, in vectors of 8 sublanes: vector `v` of `n` has on
-sublane `s` the token `s * n + v`. Most comparisons so are of whole vectors; only those of its last
-three sizes cross sublanes. Runs are merged as bitonic ones, the second of each two mirrored, so
-that all sort upwards. Groups larger than a tile are tiles that are sorted and merged: first tokens
-that are tiles apart, then each tile by itself.
+A tile holds the tokens that fit into registers, in vectors of 8 sublanes: sublane `s` of vector `v`
+of `n` holds token `s * n + v`. Most comparisons are between vectors; only those of the last three
+sizes cross sublanes. Runs are merged bitonically, with every second run mirrored, so that all runs
+ascend. Groups larger than a tile are sorted by tile and merged: first tokens in different tiles,
+then tokens within each tile.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ SUBLANES = 8
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of a block, and the network that sorts groups of them.
+    """Sort the groups of a block, in tiles.
 
-    A vector is a list of its words, each (sublanes, lanes), of which the first decides.
+    A vector is a list of words, each (sublanes, lanes), compared by the first word.
 
     Args:
         group_size: Tokens of a group, a power of two.
@@ -37,16 +37,16 @@ class Tiles:
 
     @property
     def size(self):
-        """Tokens of a tile."""
+        """Return the number of tokens of a tile."""
         return SUBLANES * self.vectors
 
     @property
     def in_any_order(self):
-        """Whether a tile is of one group, so that it does not matter which token is where."""
+        """Return whether a tile belongs to one group, so that the order of its tokens is free."""
         return self.group_size >= self.size
 
     def load(self, ref, tile):
-        """A word of each vector of a tile."""
+        """Return a word of each vector of a tile."""
         words = []
         for number in range(0, self.vectors, 2):
             two = ref[self._rows(tile, number), :].astype(jnp.int32)
@@ -54,14 +54,14 @@ class Tiles:
         return words if self.in_any_order else self._rows_to_vectors(words)
 
     def store(self, ref, tile, words):
-        """Write a word of each vector of a tile to the rows that its tokens are."""
+        """Write a word of each vector of a tile to the rows of its tokens."""
         words = self._vectors_to_rows(words)
         for number in range(0, self.vectors, 2):
             two = jnp.concatenate(words[number : number + 2])
             ref[self._rows(tile, number), :] = two.astype(ref.dtype)
 
     def places(self, tile):
-        """The places of a tile's tokens in their groups, as `load` gives tokens."""
+        """Return the places of the tokens of a tile in their groups, in the order of `load`."""
         numbers = range(self.vectors)
         if self.in_any_order:
             first = self._sublane() + (tile * self.size & (self.group_size - 1))
@@ -73,10 +73,10 @@ class Tiles:
         """Sort groups.
 
         Args:
-            read: Function of a tile, for its vectors.
-            write: Function of a tile and its vectors, sorted.
+            read: Function that returns the vectors of a tile.
+            write: Function that writes the sorted vectors of a tile.
             held: For groups larger than a tile, references for the words of a whole block.
-            less: Function of two vectors: where tokens of the first are to come first.
+            less: Function of two vectors, True where the token of the first comes first.
         """
 
         def numbers(tile):
@@ -109,7 +109,7 @@ class Tiles:
         lax.fori_loop(0, self.block // self.size, step, 0)
 
     def _sorted(self, vectors, less):
-        """Sort the groups of a tile, or the part of one that it is."""
+        """Sort the groups of a tile, or the part of a group in a tile."""
         size = min(self.group_size, self.vectors)
         runs = [_sorted(vectors[i : i + size], less) for i in range(0, self.vectors, size)]
         vectors, sublanes = [vector for vectors in runs for vector in vectors], 2
@@ -129,7 +129,7 @@ class Tiles:
         return self._merged([*low, *high[::-1]], less, sublanes // 4)
 
     def _merged(self, vectors, less, distance=SUBLANES // 2):
-        """Order tokens that are `distance` sublanes apart, half of it, and so on, then vectors."""
+        """Order tokens that are `distance`, `distance` / 2, … sublanes apart, then vectors."""
         while distance:
             vectors = [self._ordered(vector, distance, less) for vector in vectors]
             distance //= 2
@@ -138,13 +138,13 @@ class Tiles:
     def _ordered(self, vector, distance, less):
         """Order the tokens of a vector that are `distance` sublanes apart.
 
-        Of tokens that are equal one may be kept twice, which are then of one value.
+        One of two equal tokens may be kept twice.
         """
         other = self._crossed(vector, distance)
         return _chosen(less(vector, other) != self._second(distance), vector, other)
 
     def _merge_tiles(self, held, count, less):
-        """Merge runs of half of `count` tiles, as far as tokens are tiles apart."""
+        """Merge runs of `count` / 2 tiles, by comparing tokens in different tiles."""
         half = count // 2
 
         def work(step, _):
@@ -164,24 +164,24 @@ class Tiles:
         return vectors[:half] + [self._crossed(vector, SUBLANES - 1) for vector in vectors[half:]]
 
     def _crossed(self, vector, distance):
-        """A vector whose sublane `s` is that of number `s ^ distance`."""
+        """Return a vector whose sublane `s` is sublane `s ^ distance` of `vector`."""
         source = self._sublane() ^ distance
         return [jnp.take_along_axis(word, source, axis=0) for word in vector]
 
     def _second(self, distance):
-        """Mark the second of every two sublanes that are `distance`, a power of two, apart."""
+        """Mark the second of each two sublanes that are `distance`, a power of two, apart."""
         return (self._sublane() & distance) != 0
 
     def _sublane(self):
         return lax.broadcasted_iota(jnp.int32, (SUBLANES, self.lanes), 0)
 
     def _rows(self, tile, number):
-        """Two vectors of tokens that follow each other, which fill one of 16 bits."""
+        """Return the rows of two vectors of consecutive tokens, which fill one 16-bit vector."""
         start = pl.multiple_of(tile * self.size, 2 * SUBLANES)
         return pl.ds(start + number * SUBLANES, 2 * SUBLANES)
 
     def _rows_to_vectors(self, words):
-        """From vectors of 8 tokens that follow each other to those of the network."""
+        """Convert vectors of 8 consecutive tokens to those of the network."""
         count = self.vectors // SUBLANES
         squares = [self._transposed(words[start::count]) for start in range(count)]
         return [word for square in squares for word in square]
@@ -193,7 +193,7 @@ class Tiles:
         return [rows[number % count][number // count] for number in range(self.vectors)]
 
     def _transposed(self, words):
-        """Exchange the sublanes of 8 vectors with their numbers, one bit after the other."""
+        """Transpose the sublanes and the numbers of 8 vectors, bit by bit."""
         words = list(words)
         for step in (1, 2, 4):
             second = self._second(step)
@@ -215,7 +215,7 @@ def _store(held, numbers, vectors):
 
 
 def _sorted(vectors, less):
-    """Sort along the numbers of vectors: Batcher's odd-even mergesort."""
+    """Sort along the numbers of vectors by Batcher's odd-even mergesort."""
     half = len(vectors) // 2
     if not half:
         return vectors
@@ -223,9 +223,9 @@ def _sorted(vectors, less):
 
 
 def _joined(one, two, less):
-    """Merge two sorted runs: their even numbers, their odd ones, and what lies between.
+    """Merge two sorted runs: their even numbers, their odd numbers, and pairs of both.
 
-    All of the first run lies before all of the second, so that equal ones are in order.
+    The first run lies before the second, so equal values stay in order.
     """
     if len(one) == 1:
         return list(_exchange(*one, *two, _not_after))
@@ -246,16 +246,16 @@ def _merged(vectors, distance, less):
 
 
 def _exchange(one, two, less):
-    """Of every two tokens the vector of those that come first, and of those that come second."""
+    """Return the vector of the first of each two tokens, and that of the second."""
     first = less(one, two)
     return _chosen(first, one, two), _chosen(first, two, one)
 
 
 def _chosen(mask, one, two):
-    """The words of one vector where a mask holds, and else of another."""
+    """Return the words of one vector where a mask is True, else those of another."""
     return [jnp.where(mask, a, b) for a, b in zip(one, two, strict=True)]
 
 
 def _not_after(one, two):
-    """Whether one comes first, or both are equal, by the first word."""
+    """Return whether `one` comes first or both are equal, by the first word."""
     return one[0] <= two[0]

@@ -1,1 +1,1 @@
-"""Triton kernels for GPUs."""
+"""Run Triton kernels on PyTorch."""

@@ -1,6 +1,6 @@
-"""Run Triton kernels on PyTorch; imported when a row first leads here.
+"""Run Triton kernels on PyTorch; imported on their first call.
 
-To `torch.compile` a permutation is one opaque op, and so is its inverse.
+For `torch.compile`, a permutation is one opaque op, and so is its inverse.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from keras_permix.ops.backend.triton.windows import ALL, Real
 
 
 def permute(x, mask, plan):
-    """Permute the tokens of `x`, (batch, tokens, channels), as `plan` says."""
+    """Permute the tokens of `x`, (batch, tokens, channels), by `plan`."""
     tokens = x.shape[1]
     group_size = tokens if plan.group_size is None else min(plan.group_size, tokens)
     if mask is None and tokens % group_size:  # the last group is shorter
@@ -41,7 +41,7 @@ def permute(x, mask, plan):
 
 
 def _permute_real(x, mask, real, plan):
-    if plan.steps and sorts(plan):  # two kernels, since one would read slowly
+    if plan.steps and sorts(plan):  # two kernels, because one would read slowly
         x = _permute_real(x, mask, real, Plan(plan.steps, 1, plan.aligned))
         plan = plan._replace(steps=None)
     differentiable = torch.is_grad_enabled() and x.requires_grad
@@ -54,7 +54,7 @@ def _permute_real(x, mask, real, plan):
 
 
 def _given(x, real, plan, back=False):
-    """The tensors that a call is given: moves, what is beside them, order and lengths."""
+    """Return the tensors of a call: moves, `beside` of `Tables`, order and lengths."""
     if real.order is None:
         return *given_tables(x, plan, back), *ALL
     if sorts(plan):
@@ -63,12 +63,12 @@ def _given(x, real, plan, back=False):
 
 
 def _static(plan, mask):
-    """A plan as the ops take it. Steps of a masked call are among its tensors."""
+    """Return the plan for the ops; steps of a masked call are passed as tensors."""
     return plan if mask is None else plan._replace(steps=None)
 
 
 class _WithInverse(torch.autograd.Function):
-    """`out`, a permutation of `x`, with the gradient that leads back."""
+    """Return `out`, a permutation of `x`, with the inverse as its gradient."""
 
     @staticmethod
     def forward(ctx, x, out, trace, mask, moves, beside, order, lengths, plan):
@@ -79,7 +79,7 @@ class _WithInverse(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         trace, mask, *tables = ctx.saved_tensors
-        if torch.compiler.is_compiling():  # which differentiates once
+        if torch.compiler.is_compiling():  # compilers differentiate only once
             undo, plan = _opaque_undo[of_one_size(grad)], _static(ctx.plan, mask)
             undone = undo(grad, trace, *tables, *plan)
         else:
@@ -88,7 +88,7 @@ class _WithInverse(torch.autograd.Function):
 
 
 class _Undo(torch.autograd.Function):
-    """That gradient. Its own is the permutation once more, and from there on PyTorch's."""
+    """Apply the inverse; its gradient is the permutation by operations of PyTorch."""
 
     @staticmethod
     def forward(ctx, grad, trace, mask, moves, beside, order, lengths, plan):
@@ -129,13 +129,13 @@ def _undo(grad, trace, moves, beside, order, lengths, steps, group_size, aligned
 
 
 def _completed(x, plan, back, moves, beside):
-    """The tables of a call: those that it is given, or else made now."""
+    """Return the given tables of a call, or make them."""
     made = moves is None and beside is None
     return tables_for(x, plan, back) if made else Tables(moves, beside)
 
 
 def run(program, arrays, results):
-    """Start a kernel on tensors of PyTorch. Returns tensors for its results, in their order."""
+    """Start a kernel on PyTorch tensors, and return its results in order."""
     arrays = {
         name: array if array is None else array.contiguous() for name, array in arrays.items()
     }
@@ -164,10 +164,10 @@ def _as_torch_keeps_it(trace, plan, tokens):
 
 
 def _opaque(name, function, fake):
-    """A function as two ops, by whether samples are of one size, so that it is given its tables.
+    """Register a function as two ops: for samples of one size, with given tables, and for any size.
 
-    The other makes them when it runs. They would lie in the memory of a CUDA graph, and not outlive
-    it, so none is recorded.
+    The latter makes its tables at run time. It is not recorded in CUDA graphs, because the tables
+    would be in the memory of the graph and not outlive it.
     """
     name, unsafe = f"keras_permix::{name}_by_triton", (torch.Tag.cudagraph_unsafe,)
     ops = {

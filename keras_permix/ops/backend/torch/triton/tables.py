@@ -1,8 +1,8 @@
 """Make the tables of steps that a kernel reads, on its device.
 
-What `torch.compile` makes is given its tables, like weights. A tensor that it made by itself, while
-a CUDA graph is recorded, would lie in the memory of that graph, and not outlive it. Only a program
-for any number of tokens makes its tables when it runs.
+Programs of `torch.compile` receive their tables like weights. Tables that are made while a CUDA
+graph is recorded would be in the memory of the graph and not outlive it. Only a program for any
+number of tokens makes its tables at run time.
 """
 
 import ast
@@ -22,25 +22,25 @@ from keras_permix.ops.backend.triton.windows import (
     window_for_any,
 )
 
-RECORDED: dict[tuple, "Tables"] = {}  # what CUDA graphs read, for as long as they may be replayed
+RECORDED: dict[tuple, "Tables"] = {}  # kept for CUDA graphs, which may be replayed
 
 
 class Tables(NamedTuple):
-    """The tensors that the kernels of a plan read beside values, or None."""
+    """Hold the tensors that the kernels of a plan read in addition to values, or None."""
 
     moves: Any = None  # offsets of `Reads`
-    beside: Any = None  # starts of `Reads`; of sorts (channels,), int8, 1 for those to turn
+    beside: Any = None  # starts of `Reads`; for sorts (channels,), int8, 1 for descending channels
 
 
 def find_real(mask):
-    """The real tokens that a mask, (batch, tokens), marks."""
+    """Return the real tokens of a mask, (batch, tokens)."""
     mask = mask.bool()
     order = torch.argsort((~mask).to(torch.uint8), dim=1, stable=True)
     return Real(order.int(), mask.sum(1, dtype=torch.int32))
 
 
 def masked_moves(x, plan, real, back=False):
-    """The moves of a masked call, whose steps are those for the number of real tokens."""
+    """Return the moves of a masked call, with the steps for the number of real tokens."""
     if plan.steps is None:
         return torch.zeros(x.shape[::2], dtype=torch.int32, device=x.device)
     lengths = real.lengths[:, None].clamp(min=1)
@@ -48,7 +48,7 @@ def masked_moves(x, plan, real, back=False):
 
 
 def given_tables(x, plan, back=False):
-    """The tables of a call that is being compiled for one size of sample; of others none."""
+    """Return the tables of a call that is compiled for one size of samples, else empty tables."""
     if not torch.compiler.is_compiling() or not of_one_size(x):
         return Tables()
     tables = getattr(HELD, _held(*_call(x, plan, back)))
@@ -56,12 +56,12 @@ def given_tables(x, plan, back=False):
 
 
 def of_one_size(x):
-    """Return whether a program that is being compiled takes only samples of this size."""
+    """Return whether a program is compiled for samples of this size only."""
     return has_static_value(x.shape[1]) and has_static_value(x.shape[2])
 
 
 def tables_for(x, plan, back=False):
-    """The tables for `x` of a plan that `Plan.at` has made, or those of its inverse."""
+    """Return the tables for `x` of a plan from `Plan.at`, or those of its inverse."""
     call = _call(x, plan, back)
     tables = _tables(*call)
     if recorded(x):
@@ -81,7 +81,7 @@ def reads_with(tables, real, x, plan, back=False):
 
 
 def sorts(plan):
-    """Whether a plan sorts groups, rather than to shift or to order pairs."""
+    """Return whether a plan sorts groups, instead of shifting or ordering pairs."""
     return plan.group_size > 1 and not plan.orders_pairs()
 
 
@@ -92,10 +92,9 @@ def _call(x, plan, back):
 
 
 class _Held:
-    """The tables of compiled programs, as attributes whose names tell the call that they are for.
+    """Hold the tables of compiled programs as attributes, whose names encode the call.
 
-    So a program that was saved has its tables in another process, where they are made when first
-    it asks for them.
+    A saved program finds its tables in another process, where they are made on first access.
     """
 
     def __getattr__(self, name):
@@ -114,10 +113,10 @@ HELD = _Held()
 
 @torch.compiler.assume_constant_result
 def _held(*call):
-    """The name of tables that `HELD` has: asked when a program is written, not when it runs."""
+    """Return the name of the tables in `HELD`, evaluated when a program is compiled."""
     *call, device = call
     name = repr((*call, str(device)))
-    getattr(HELD, name)  # makes them, where PyTorch's compiler does not see it
+    getattr(HELD, name)  # makes the tables outside of the compiled program
     return name
 
 
@@ -133,7 +132,7 @@ def _tables(steps, turns, sorts, back, tokens, channels, itemsize, device):
 
 
 def _table(values, dtype, device):
-    """A tuple of integers as a tensor; None of None."""
+    """Return a tuple of integers as a tensor; None stays None."""
     if values is None:
         return None
     with torch.inference_mode(False):
