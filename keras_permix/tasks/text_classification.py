@@ -71,7 +71,7 @@ class TextTask(Task):
         Args:
             spec: Dict with the "name" of the set and arguments of `load_texts`. With
                 `tokenizer="bpe"`, a model without a tokenizer receives one trained on the training
-                texts, with `vocabulary_size` sub-words. "listops" has the sources "generated"
+                texts, with `vocabulary_size` subwords. "listops" has the sources "generated"
                 (default) and "files", with the arguments of `generated_listops` or `load_listops`,
                 and sets a tokenizer for its tokens.
             data_dir: Folder of the files. Defaults to `None`, the folder of downloads.

@@ -1,4 +1,4 @@
-"""Encode texts as sub-words with a `tokenizer.json` of the `tokenizers` library."""
+"""Encode texts as subwords with a `tokenizer.json` of the `tokenizers` library."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ LISTED = 40  # tokens in an error message, at most
 
 
 class SubwordEncoder:
-    """Encode texts as padded sequences of sub-words, as BERT reads them.
+    """Encode texts as padded sequences of subwords, as BERT reads them.
 
     Truncation and padding of the `tokenizer.json` are ignored: the model defines both.
 
