@@ -59,7 +59,7 @@ class PermixBackbone(Backbone):
 
     Args:
         model: A zoo model, which shares its layers with the backbone, or its serialized config.
-        dtype: Dtype or dtype policy of every layer; requires a config. Defaults to the model's.
+        dtype: Dtype or dtype policy of every layer; ignored for a model. Defaults to the config's.
 
     Raises:
         ValueError: if `model` is not a zoo model.

@@ -98,7 +98,7 @@ def _simple_attention(layer, x, y):
 
 
 def _linear_attention(layer, x, y):
-    """Count features of queries and keys, products as in `_simple_attention`, and norms."""
+    """Count features of queries and keys, products as in `_simple_attention`, and divisors."""
     queries, _, head_dim = _heads(layer, x)
     return queries * (2 * head_dim + 2 * head_dim**2 + head_dim)
 

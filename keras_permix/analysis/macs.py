@@ -38,7 +38,7 @@ class MACs(NamedTuple):
 def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MACs:
     """Count the multiply-adds of one sample, as the Dimension Mixer paper does.
 
-    The model is called once (models of the zoo are only traced on JAX), and each layer is counted.
+    The model is called once (on JAX, models of the zoo are only traced), and each layer is counted.
 
     * Products of matrices count one per multiply-add, in dense layers, convolutions and attention
       maps; block-diagonal layers count one more for each output with a bias.

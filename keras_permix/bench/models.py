@@ -90,7 +90,7 @@ def measure(
 ) -> Iterator[dict[str, Any]]:
     """Time a prediction and a training step of every model of a case, on random inputs.
 
-    Texts have random lengths and are padded to the longest.
+    Texts have random lengths and are padded to `max_sequence_length`.
 
     Args:
         case: One of `CASES`.

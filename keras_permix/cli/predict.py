@@ -91,8 +91,11 @@ def read_inputs(task, words, source):
             f"`INPUT` must be given {size} times per prediction. Received: {len(words)} inputs"
         )
     groups = [words[start : start + size] for start in range(0, len(words), size)]
-    if source and source.suffix.lower() in LISTS:
-        raise ValueError(f"`--from` must be a text file without columns. Received: {source}")
+    if source and size == 1 and source.suffix.lower() in LISTS:
+        raise ValueError(
+            "`--from` must be a text file of one input per line, such as inputs.txt, without "
+            f"a header. Received: {source}"
+        )
     if source:
         lines = source.read_text(encoding="utf-8-sig").splitlines()
         groups += [line.split("\t") if size > 1 else [line] for line in lines if line.strip()]

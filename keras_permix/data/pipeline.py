@@ -213,8 +213,8 @@ def _check_sizes(inputs, batch_size, drop_remainder, steps):
         raise ValueError("`inputs` must hold at least one sample. Received: no samples")
     if drop_remainder and size_of(inputs) < batch_size:
         raise ValueError(
-            "`batch_size` must be at most the number of samples, because training drops the last "
-            f"batch. Received: batch_size={batch_size}, {size_of(inputs)} samples"
+            "`batch_size` must be at most the number of samples, because training drops an "
+            f"incomplete batch. Received: batch_size={batch_size}, {size_of(inputs)} samples"
         )
 
 

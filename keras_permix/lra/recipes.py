@@ -27,7 +27,7 @@ MIXERS: dict[str, dict[str, Any]] = {
     "fourier": {"name": "fourier"},
 }
 WITH_HEADS = ("transformer", "simpletron", "butterfly", "linear", "linformer", "performer", "local")
-# Models of the class `SimpleTRON`, which takes texts, and their variants of its block.
+# Variants of the class `SimpleTRON`, which takes texts, by model name.
 SIMPLETRONS = {
     "simpletron": "simple", "simpletron_res": "simple_res", "simpletron_resl": "simple_resl"
 }  # fmt: skip

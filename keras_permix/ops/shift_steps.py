@@ -89,8 +89,8 @@ class ShiftSchedule:
 
         Returns:
             An int32 tensor of the shape of `lengths`, with channels instead of 1; or a tuple of
-            Python integers if steps do not depend on the number of tokens. The steps are not taken
-            modulo the number of tokens.
+            Python integers if steps do not depend on the number of tokens. Only the steps of power
+            schedules are taken modulo the number of tokens.
 
         Raises:
             ValueError: for the schedule "grid", or a power schedule without `tokens` or for too

@@ -98,6 +98,7 @@ def images_to_score(path: Path) -> dict[str, Any]:
 
 def _folder_split(folder):
     found = {path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != "."}
+    found -= {"__MACOSX"}  # macOS zips
     parts = _parts(found)
     if parts is None and found and all(part_called(name) for name in found):
         raise ValueError(

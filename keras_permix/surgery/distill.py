@@ -143,7 +143,7 @@ class _Distiller(distillation.Distiller):
 
 
 class _StatesDistillation(distillation.DistillationLoss):
-    """Compute the squared error of hidden states relative to their variance, without padding."""
+    """Compute the masked squared error of hidden states, relative to the teacher's variance."""
 
     def compute_loss(self, teacher_outputs, student_outputs, **kwargs):
         count = len(teacher_outputs) // 2

@@ -44,7 +44,8 @@ def swap_mixer(
     Args:
         model: A built model.
         mixer: A name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a dict with that
-            `"name"` and arguments of its layer. For MEGA and Graphormer, a `mixer` of their class.
+            `"name"` and arguments of its layer. For MEGA and Graphormer, a value of their argument
+            `mixer`.
         layers: Mixers to swap: an index from 0, or negative from the end; the name of a layer (of a
             block in a zoo model); or a list of these. Defaults to all.
 
@@ -188,7 +189,7 @@ def _remake(layer):
 
 
 def _transfer(old, new, swapped, make, made, seen):
-    """Copy the weights, replace the mixers that custom layers created, and name their classes."""
+    """Copy the weights, replace mixers that custom layers made, and return the layers' classes."""
     within: set[str] = set()
     if id(old) in seen:
         return within

@@ -45,7 +45,7 @@ class Progress(keras.callbacks.Callback):
 
     @property
     def best(self) -> int | None:
-        """Return the epoch with the lowest validation loss, or `None` without early stopping."""
+        """Return the epoch of the lowest validation loss, from 1; `None` without early stopping."""
         if not (self.recipe.early_stopping and self.rows):
             return None
         return min(self.rows, key=lambda row: row["val_loss"])["epoch"]

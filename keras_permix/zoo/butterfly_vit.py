@@ -59,8 +59,8 @@ class ButterflyViT(ImageClassifier):
             `None`: row order.
         mean, std: Normalization per channel on the scale 0–1.
         steps_image_size: The `image_size` that the shift steps of the mixers were made for. With
-            `block_size=None`, they are scaled to the blocks of this model; see
-            `layers.embedding.grids`. `None`: `image_size`.
+            `block_size=None` and without `random_order`, they are scaled to the blocks of this
+            model; see `layers.embedding.grids`. `None`: `image_size`.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:

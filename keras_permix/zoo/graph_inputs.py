@@ -112,7 +112,7 @@ def warn_of_other_molecules(model, smiles, x, domain):
         warnings.warn(
             f"This {model} was trained on molecules of up to "
             f"{counted(domain['max_atoms'], 'atom')}, of {element_symbols(domain['elements'])}, "
-            "without implicit hydrogens. Predictions for other molecules are unreliable. "
+            "not counting implicit hydrogens. Predictions for other molecules are unreliable. "
             f"Received: {len(strange)} of {len(smiles)} other molecules, such as "
             f"{smiles[first][:60]!r} of {counted(real[first].sum(), 'atom')}, of {elements}",
             stacklevel=4,

@@ -213,7 +213,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             dtype: Dtype or dtype policy of every layer. `None`: that of the preset, which overrides
                 `keras.config.set_dtype_policy`.
             load_weights: Whether to load the weights. If False, they are initialized randomly.
-            labels: Names of the classes or outputs, which imply `num_classes`. `None`: those of the
+            labels: Names of the classes or outputs, which imply their number. `None`: those of the
                 preset, if the number of outputs is the same.
             **overrides: Other arguments of the model to change; `None` keeps the preset's value.
                 With another `image_size`, positions, shift steps and weights per patch are resized.

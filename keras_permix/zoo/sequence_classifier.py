@@ -267,9 +267,9 @@ def sequence_inputs(config, dtype):
 
     Returns:
         `(inputs, tokens, mask)`: the inputs of the model, and one sequence per text,
-        `(batch, tokens)`, or `(2 * batch, tokens)` for pairs. `tokens` are ids. For images they are
-        pixels, normalized if the configuration has a "mean", else ids from 0 to 255, and `mask` is
-        `None`.
+        `(batch, tokens)`, or `(2 * batch, tokens)` for pairs, with the texts of a pair in adjacent
+        rows. `tokens` are ids. For images they are pixels, normalized if the configuration has a
+        "mean", else ids from 0 to 255, and `mask` is `None`.
     """
     if size := config["image_size"]:
         images = keras.Input((None, None, 1), name="images")

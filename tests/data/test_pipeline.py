@@ -171,7 +171,7 @@ def test_any_sequence_of_images_will_do():
         (dict(batch_size=0), "`batch_size` must be a positive integer. Received: batch_size=0"),
         (
             dict(batch_size=64, drop_remainder=True),
-            "drops the last batch. Received: .*=64, 50 samples",
+            "drops an incomplete batch. Received: .*=64, 50 samples",
         ),
         (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must hold at least one sample"),
         (dict(labels=LABELS[1:]), "must have the same length.*50 inputs, 49 targets"),

@@ -371,7 +371,11 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
             "cspvit/test",
             "Pass the folder .*'train'. only",
         ),
-        (("val/cats/a.png",), "cspvit/test", "or add the missing part.*photos with .'val'. only"),
+        (
+            ("val/cats/a.png", "__MACOSX/val/a.png"),
+            "cspvit/test",
+            "or add the missing part.*photos with .'val'. only",
+        ),
         (("a.png",), "cspvit/test", "a folder per class.*without folders, with 1 images"),
         (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "at least two classes"),
         (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must hold images.*none in .*cats"),

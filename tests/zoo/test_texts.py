@@ -331,6 +331,11 @@ def test_task_and_command_line_read_by_the_tokenizer(preset, tmp_path, capsys):
     ((label, probability),) = model.classify(["good film"], top=1)[0]
     answer = f"good film\n  {100 * probability:6.2f} %  {label}\n"
     assert capsys.readouterr().out == answer
+    table = tmp_path / "texts.csv"
+    table.write_text("text\ngood film\n")
+    assert main(["predict", str(preset), "--from", str(table)]) == 2
+    rule = "such as inputs.txt, without a header. Received: "
+    assert f"{rule}{table}" in capsys.readouterr().err
 
 
 def test_command_line_reads_joined_pairs(tmp_path, capsys):
@@ -340,15 +345,11 @@ def test_command_line_reads_joined_pairs(tmp_path, capsys):
     ((label, probability),) = model.classify([("good", "bad")], top=1)[0]
     answer = f"good bad\n  {100 * probability:6.2f} %  {label}\n"
     assert capsys.readouterr().out == answer
-    (tmp_path / "pairs.txt").write_text("good\tbad\n\ngood\tbad\n")
-    source = ["--from", str(tmp_path / "pairs.txt")]
+    (tmp_path / "pairs.tsv").write_text("good\tbad\n\ngood\tbad\n")
+    source = ["--from", str(tmp_path / "pairs.tsv")]
     assert main(["predict", str(tmp_path / "preset"), *source, "--top", "1"]) == 0
     assert capsys.readouterr().out == 2 * answer
-    (tmp_path / "pairs.txt").write_text("good\n")
+    (tmp_path / "pairs.tsv").write_text("good\n")
     assert main(["predict", str(tmp_path / "preset"), *source]) == 2
     rule = "`--from` must hold 2 texts per line, separated by a tab. Received: ['good'] in"
     assert rule in capsys.readouterr().err
-    table = tmp_path / "pairs.csv"
-    table.write_text("text,text2\ngood,bad\n")
-    assert main(["predict", str(tmp_path / "preset"), "--from", str(table)]) == 2
-    assert f"must be a text file without columns. Received: {table}" in capsys.readouterr().err

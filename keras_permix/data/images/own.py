@@ -222,8 +222,8 @@ def _readable(parts, channels, skip):
     found = f"{len(wrong):,} of {len(paths):,} unreadable: {', '.join(map(str, wrong))}"
     if not skip or len(wrong) == len(paths):
         raise ValueError(
-            "Images must be files that Pillow can read. Remove these files, or skip them with "
-            "`permix train --skip-unreadable`. "
+            "Images must be files that Pillow can read. Remove these files or, in training, skip "
+            "them with `permix train --skip-unreadable`. "
             f"Received: {found} (the first: {problems[wrong[0]]})"
         )
     warnings.warn(f"Unreadable images are skipped: {found}", stacklevel=4)

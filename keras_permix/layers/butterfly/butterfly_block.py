@@ -252,7 +252,7 @@ class ButterflyAttention(LocalAttention):
         return unflatten_map(self._order(super().call(tokens, mask, training), back=True), inputs)
 
     def attention_maps(self, inputs: Any, mask: Any = None) -> Any:  # type: ignore[override]
-        """Return attention weights `(batch, blocks, heads, block_size, block_size)`."""
+        """Return weights `(batch, blocks, heads, block_size, block_size)`, in block order."""
         return super().attention_maps(*map(self._order, flatten_map(inputs, mask)))
 
     def _order(self, x, back=False):

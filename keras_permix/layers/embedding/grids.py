@@ -35,7 +35,7 @@ def _share(weights, counts, axis):
 
 
 def resize(weights, old, new, axis, summed=False, near=nearest_on_grid):
-    """Resize an axis from size `old` to `new`; `near` returns the nearest positions."""
+    """Resize an axis of positions from sides `old` to `new`; `near` returns the nearest ones."""
     if new < old:
         return merge(weights, near(new, old), axis, summed)
     return copy(weights, near(old, new), axis, summed)

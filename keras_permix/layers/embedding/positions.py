@@ -24,8 +24,8 @@ class PositionEmbedding(Composite):
 
     Args:
         use_class_token: Whether to prepend a learned class token.
-        keep_unused: Whether to create the weights of the class token even if it is not used, so
-            that parameter counts match those of the papers.
+        keep_unused: Whether to create the class token and its position even if they are not used,
+            so that parameter counts match those of the papers.
         max_tokens: Largest number of tokens. `None`: the number at build time.
 
     Raises:

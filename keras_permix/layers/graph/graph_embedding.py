@@ -103,8 +103,8 @@ class GraphormerBias(Composite):
         edges: "multi_hop" (the mean over the edges of the path, with a matrix per hop) or "single"
             (only the edge between the two nodes).
         max_hops: Number of edges of a path to use. The sum over longer paths is divided by it.
-        hop_tables: Number of matrices to create, at least `max_hops`, which are used. Defaults to
-            `max_hops`. The released code creates 128.
+        hop_tables: Number of matrices to create, at least `max_hops`. Only the first `max_hops` are
+            used. Defaults to `max_hops`. The released code creates 128.
 
     Raises:
         ValueError: for an argument out of range, or arrays missing from the dict.

@@ -221,7 +221,7 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
 
     The result is valid for these tensors on their device. A compiled function may use another
     implementation than an eager call, for example if it is divided among devices. In this case,
-    call `explain` inside the function. For a symbolic tensor, the choice may depend on run time.
+    call `explain` inside the function. For a symbolic tensor, the choice may be made at run time.
 
     The environment variable `KERAS_PERMIX_IMPLEMENTATION` replaces `implementation` in every call
     of an op that has an implementation of that name. Calls that it does not support raise an error,

@@ -18,7 +18,7 @@ MANY = 1 << 20  # chunks; upper limit if their number is unknown
 
 
 def as_implementation(average):
-    """Turn `average(x, weight, log_decay, omega, truncation)` into one of `damped_ema`."""
+    """Turn `average(x, weight, log_decay, …)` into an implementation of `damped_ema`."""
 
     @wraps(average)
     def serve(x, delta, alpha, beta, gamma, omega, mask, *, truncation):

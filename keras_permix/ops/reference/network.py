@@ -6,7 +6,7 @@ from itertools import groupby
 import numpy as np
 from keras import backend, ops
 
-CACHE = 1 << 21  # bytes; size of the cache of a core
+CACHE = 1 << 21  # bytes that stay in the cache of a core
 
 
 def sort(runs, by_blocks):
@@ -32,7 +32,7 @@ def sort(runs, by_blocks):
 
 
 def _take_one(number, blocks, take):
-    """Sort block `number` in place; a map would return another copy of all blocks."""
+    """Update block `number` by `take`; a map would return another copy of all blocks."""
     start = (number, 0, 0)
     return ops.slice_update(blocks, start, take(ops.slice(blocks, start, (1, *blocks.shape[1:]))))
 

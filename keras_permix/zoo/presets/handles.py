@@ -26,7 +26,7 @@ ARCHIVE_LIMIT = 2**32  # bytes
 def open_handle(handle: str) -> PresetFiles:
     """Download the preset of a handle and open it.
 
-    * `https://…/metadata.json#sha256=…`: the other files have URLs in it, or the same folder.
+    * `https://…/metadata.json#sha256=…`: the other files have URLs in it, or are next to it.
     * `https://….zip#sha256=…`: the folder of the preset, or its files, as one archive.
     * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: require the extra `hub`. Only the
       files that the metadata lists are downloaded, all of one version.

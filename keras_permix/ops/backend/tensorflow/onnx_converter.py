@@ -23,7 +23,7 @@ def complete_onnx():
 
         @classmethod
         def version_9(cls, graph, node, **kwargs):
-            """Convert to operators of ONNX version 9."""
+            """Convert to operators of ONNX from version 9 on."""
             erf = graph.make_node("Erf", node.input).output[0]
             dtype = map_onnx_to_numpy_type(graph.get_dtype(node.output[0]))
             one = graph.make_const(f"{node.name}/one", np.ones((), dtype)).output[0]
@@ -35,7 +35,7 @@ def complete_onnx():
 
         @classmethod
         def version_10(cls, graph, node, **kwargs):
-            """Convert to operators of ONNX version 10."""
+            """Convert to operators of ONNX from version 10 on."""
             if np.issubdtype(map_onnx_to_numpy_type(graph.get_dtype(node.input[0])), np.integer):
                 _put(graph, node, "Mod", node.input)
             else:

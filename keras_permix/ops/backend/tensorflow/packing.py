@@ -103,7 +103,7 @@ def _shifted(place, packing, steps, back=False):
     """Return the sources of the values at real places, (batch, tokens), per channel."""
     place, length = place[:, :, None], packing.length
     moved = place + steps if back else place - steps
-    # Places are off by at most one length, so adding it replaces a division.
+    # Places are off by at most one length, so adding or subtracting it replaces a division.
     over = moved >= length if back else moved < 0
     moved = tf.where(over, moved - length if back else moved + length, moved)
     return tf.where(place < length, moved, place)

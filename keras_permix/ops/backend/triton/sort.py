@@ -103,7 +103,7 @@ def sort_groups_kernel(
     token = begin + target
     if order is not None:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
-        # Looked up once more, which takes fewer registers than to keep it.
+        # Loaded again, which takes fewer registers than keeping it.
         token = tl.load(order + token, mask=within, other=0, volatile=leader is None)
     tl.store(out + base + offset(token, channel, channels, WIDE), value, mask=inside)
     if TRACED:
