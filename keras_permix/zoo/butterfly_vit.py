@@ -36,9 +36,9 @@ class ButterflyViT(ImageClassifier):
     butterfly and applies a post-norm Transformer layer to each block. Tokens have no positions. The
     head reads all features of all tokens and outputs logits `(batch, num_classes)`.
 
-    The head depends on `image_size`. With a larger `image_size`, `from_preset` gives every new
-    patch the head weights of the nearest old patch, divided by their number. With a smaller one it
-    sums them.
+    The head depends on `image_size`. With a larger `image_size`, `from_preset` copies the head
+    weights of the nearest old patch and divides them by the number of copies. With a smaller one,
+    it sums them.
 
     Args:
         image_size: Side of the square images in pixels.
@@ -49,8 +49,8 @@ class ButterflyViT(ImageClassifier):
         num_layers: Number of layers.
         num_heads: Number of attention heads. It must divide `hidden_dim`.
         mlp_dim: Hidden width of the layers' channel mixers.
-        block_size: Tokens per block. It must divide the number of tokens. The number of tokens
-            gives a plain Transformer. `None`: the number of patches along a side of the image, so
+        block_size: Tokens per block. It must divide the number of tokens; if equal, the model
+            is a plain Transformer. `None`: the number of patches along a side of the image, so
             that two layers mix all tokens.
         mixer: The token mixer within a block: a name of `keras_permix.layers.mixers.MIXERS`, a dict
             with that `"name"` and arguments of its layer, or a list of these, one per layer.

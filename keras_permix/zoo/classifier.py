@@ -38,8 +38,8 @@ class Classifier(ZooModel):
             `target_mean + target_std * output`, in the units of the targets.
 
     Raises:
-        ValueError: for an unknown `predicts`, a `target_std` that is not positive, or a scale
-            without "values".
+        ValueError: for an unknown `predicts`, a `target_std` that is not positive, or a
+            `target_mean` without "values".
     """
 
     default_classes = 2

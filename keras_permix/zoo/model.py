@@ -218,8 +218,8 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             **overrides: Other arguments of the model to change; `None` keeps the preset's value.
                 With another `image_size`, positions, shift steps and weights per patch are resized.
                 Another `predicts` replaces the head: "labels" for several labels per sample,
-                "values" for numbers. A `mixer` of the same name, or a dict without a name, keeps
-                the preset's other arguments of the mixer. The model gets a new `name` by default.
+                "values" for numbers. A `mixer` with the same name, or a dict without one, keeps
+                the preset's other mixer arguments. The model gets a new `name` by default.
 
         Returns:
             A model of this class. `ZooModel.from_preset` loads any class, by `class/preset`.

@@ -132,7 +132,7 @@ def test_predict_without_inputs(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for inputs in ([], [str(tmp_path / "empty")]):
         assert main(["predict", "cspvit/test", *inputs]) == 2
-        assert "`INPUT` must be given" in capsys.readouterr().err
+        assert "`INPUT` or `--from` must give" in capsys.readouterr().err
 
 
 def test_predict_nothing(capsys):

@@ -24,7 +24,7 @@ class LinearAttention(Streaming, SelfAttention):
     """Attend through the feature map `elu(x) + 1`, in time and memory linear in the tokens.
 
     For every head `attended = f(query) @ (f(key)^T @ value)`, with each row divided by
-    `f(query) @ sum(f(key))`, where `f(x) = elu(x) + 1`. The weights match those of
+    `f(query) @ sum(f(key))`, where `f(x) = elu(x) + 1`. The parameters match those of
     `SoftmaxAttention`. With `causal=True` the layer supports streaming (`initial_state`, `step`,
     `chunk`) with a state of `head_dim` x (`head_dim` + 1) numbers per head.
 
@@ -170,7 +170,7 @@ class PerformerAttention(SelfAttention):
     FAVOR+ estimates the weight `exp(query · key / sqrt(head_dim))` of softmax attention by the mean
     of `f(query) * f(key)` over random directions w, with `f(x) = exp(w · x - |x|² / 2)` and `x`
     scaled by `head_dim ** -0.25`. Features are computed in float32. The directions are constant,
-    orthogonal in blocks of `head_dim`, and not weights. The weights match those of
+    orthogonal in blocks of `head_dim`, and not trained. The parameters match those of
     `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.

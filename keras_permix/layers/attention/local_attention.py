@@ -19,7 +19,7 @@ class LocalAttention(SoftmaxAttention):
 
     The sequence is cut into blocks of `block_size` tokens, and the last block is padded. Tokens
     attend only to tokens of the same block; a class token at position 0 attends to the first block.
-    The weights match those of `SoftmaxAttention`.
+    The parameters match those of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding is never attended to. In a block without real tokens, tokens attend as if nothing were

@@ -14,10 +14,10 @@ from keras_permix.utils.checks import check_integer, check_positive_or_none, che
 class SelfAttention(MixingLayer):
     """Project tokens to queries, keys and values per head, and heads back to tokens.
 
-    A subclass attends in its `call`, between `split_heads` and `merge_heads`. All subclasses have
-    the same weights: one kernel `(channels, 3 * num_heads * head_dim)`, which holds q, k and v side
-    by side with contiguous heads, its bias, and the output projection. `set_weights` copies them
-    between all kinds of attention.
+    A subclass attends in its `call`, between `split_heads` and `merge_heads`. All subclasses but
+    `LinformerAttention` have the same weights: one kernel `(channels, 3 * num_heads * head_dim)`,
+    which holds q, k and v side by side with contiguous heads, its bias, and the output projection.
+    `set_weights` copies them between these kinds of attention.
 
     Args:
         num_heads: Number of heads.

@@ -29,7 +29,7 @@ class SimpleAttention(Streaming, SelfAttention):
     `head_dim` x `head_dim` matrix per head.
 
     Args:
-        num_heads: Number of heads. It does not change the shapes of weights.
+        num_heads: Number of heads. The shapes of weights depend on it only if `head_dim` is set.
         head_dim: Channels per head. `None`: input width / `num_heads`, an integer.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width ("linear layer behind the

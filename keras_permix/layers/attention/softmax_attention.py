@@ -34,7 +34,7 @@ class SoftmaxAttention(SelfAttention):
       attended to.
     * `attention_mask` `(batch, heads, tokens, tokens)`, `(batch, tokens, tokens)` or
       `(tokens, tokens)`, where an axis may be 1, is True where a query may attend to a key. Pass
-      `mask` too: Keras propagates a mask only if the input is the only tensor.
+      `mask` too: with two tensors in a call, Keras does not propagate it.
     * `use_causal_mask=True` restricts every query to itself and earlier tokens.
 
     A query without visible keys attends as if nothing were masked, except that a causal mask still
@@ -48,8 +48,8 @@ class SoftmaxAttention(SelfAttention):
             `head_dim` must be the input width.
         dropout: Rate of the dropout on the attention map and after the output projection.
         fused: Whether to use `keras.ops.dot_product_attention`, which is flash attention where the
-            backend supports it. Dropout on the map and float64 always use two products around a
-            softmax, which is also faster for short bfloat16 sequences on a CPU with PyTorch.
+            backend supports it. Dropout on the map and float64 are never fused. `False` is faster
+            for short bfloat16 sequences on a CPU with PyTorch.
         use_output_bias: Whether the output projection has a bias (keyword only).
 
     Raises:

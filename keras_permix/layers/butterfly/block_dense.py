@@ -24,8 +24,8 @@ class BlockDense(keras.layers.Layer):
     """Multiply every block of the channels by a separate kernel.
 
     The channels are cut into `blocks` runs of equal length; run `k` of the output is
-    `run_k @ kernel[k] + bias[k]`. The layer computes with channels first. Consecutive layers with
-    `axis=0` avoid the transpositions.
+    `run_k @ kernel[k] + bias[k]`. The layer transposes its input to channels first; consecutive
+    layers with `axis=0` avoid this.
 
     Input: `(..., blocks * in)`. Output: `(..., blocks * units)`. With `axis=0` the channels come
     first in both. Kernel: `(blocks, in, units)`, bias: `(blocks, 1, units)`.

@@ -40,24 +40,25 @@ class ButterflyBlock(MixingLayer):
     Input and output: those of the layer, such as `(batch, tokens, channels)`. The layer receives
     `(batch * blocks, block_size, channels)`, or `(batch * blocks, tokens, block_size)` with
     `axis=-1`. For maps `(batch, rows, columns, channels)`, axis 1 cuts rows and axis 2 columns.
-    TensorFlow may trace an unknown size of the axis. Masks are passed to layers that take them:
+    While TensorFlow traces, the size of the axis may be unknown. Masks are passed to layers that
+    take them:
 
     * `mask` `(batch, tokens)`, True at real tokens, is ordered and cut like the tokens.
     * `attention_mask` `(batch, blocks, heads or 1, block_size, block_size)`, in the order of the
-      blocks, is True where a query may attend to a key. Pass `mask` too: Keras propagates a mask
-      only if the input is the only tensor.
+      blocks, is True where a query may attend to a key. Pass `mask` too: with two tensors in
+      a call, Keras does not propagate it.
 
     Args:
         block: Any layer that keeps the number of axes and the size of the cut axis. Keras'
             `MultiHeadAttention` and `GroupQueryAttention` receive the block as query and value.
-        block_size: Entries per block, at least 2. It must divide the size of the axis.
+        block_size: Entries per block, at least 2. `ops.butterfly_stages` must accept it.
         stage: Index of this layer in its network, from 0. Stages repeat after
             `ops.butterfly_stages(size, block_size)` layers.
         axis: Axis to cut: 1 for tokens, -1 for channels, or any axis except that of the batch.
 
     Raises:
-        ValueError: for blocks that do not fill the axis, a layer that changes its size, or a mask
-            that the layer does not take.
+        ValueError: for a block size that does not fit the axis, a layer that changes its size, or a
+            mask that the layer does not take.
         TypeError: if `block` is not a layer.
 
     Example:

@@ -46,8 +46,8 @@ class MegaAttention(Composite):
         max_sequence_length: Largest number of tokens for "simple". `None`: the number at build
             time. Ignored with `chunk_size`.
         chunk_size: Tokens per chunk; tokens attend within their chunk. `None`: to all tokens. With
-            more than one chunk, it must divide the number of tokens.
-        ragged: Whether the last chunk may be shorter. It is padded.
+            more than one chunk and without `ragged`, it must divide the number of tokens.
+        ragged: Whether to pad a shorter last chunk.
         causal: Whether a token attends only to itself and earlier tokens.
         dropout: Rate of the dropout on the attention map.
 

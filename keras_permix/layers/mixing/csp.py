@@ -36,11 +36,11 @@ class CSP(TokenMixer):
         shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
             "unit", "power", "power_code", "grid", "random", "zero") or one integer step per inner
             channel; see `keras_permix.ops.shift_steps`. For maps, also one pair (rows, columns) per
-            inner channel, which moves tokens down and to the right. On a map of `width` columns it
-            is a step of `rows * width + columns`, so tokens that leave a row continue in the next.
-            The layer must be built for maps of this width, and takes such maps or their tokens.
-        align: "independent" sorts every channel. "reference" keeps the first channel and reorders
-            every other channel to its ranks.
+            inner channel, which moves tokens down and to the right. On a map of `width` columns, a
+            pair is a step of `rows * width + columns`, so tokens that leave a row continue in the
+            next. Build the layer on maps of this width; then call it on maps or on their tokens.
+        align: "independent" sorts every channel. "reference" keeps the first channel and gives
+            every other channel its order.
         inner_dim: Width of the values. `None`: the input width.
         use_value_bias: Whether the projection to values has a bias.
         use_output_projection: Whether to project back to the input width. If False, `inner_dim`
