@@ -59,10 +59,10 @@ BACKENDS = ("jax", "tensorflow", "torch")
 # content, and the paper, as in docs/mixers.md.
 FACTS = {
     "CSP": (
-        "N", "2 C² + C", "`CausalCSP`", "only their order", "[2024](https://arxiv.org/abs/2410.10914)",
+        "N", "2 C² + C", "`CausalCSP`", "order of values only", "[2024](https://arxiv.org/abs/2410.10914)",
     ),
     "SliceSort": (
-        "N log² N", "2 C² + C", "no", "only their order", "[2023](https://arxiv.org/abs/2310.17683)",
+        "N log² N", "2 C² + C", "no", "order of values only", "[2023](https://arxiv.org/abs/2310.17683)",
     ),
     "SimpleAttention": (
         "N", "4 C² + 4 C", "yes", "yes", "[2022](https://arxiv.org/abs/2111.15588)",
