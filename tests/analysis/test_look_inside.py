@@ -44,7 +44,7 @@ def test_every_family(class_name):
     if maps:
         np.testing.assert_allclose(inside.rollout.sum(axis=1), 1)
     else:
-        assert inside.rollout is None and "without tokens" in inside.missing[0]
+        assert inside.rollout is None and "not tokens" in inside.missing[0]
     assert len(inside.spectra) == len(inside.residuals) == 2
     assert np.all(inside.spectra[:, 0] == 1) and np.all(inside.residuals > 0)
     noted = ("MEGA", "CSPMEGA", "MLPMixer", "ButterflyMixer", "PatchOnlyMLPMixer")

@@ -334,7 +334,7 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
 )
 def test_errors(arguments, capsys):
     assert main(["bench", "ops", *arguments]) == 2
-    assert f"`{arguments[0]}` must be" in capsys.readouterr().err
+    assert f"permix: error: `{arguments[0]}` " in capsys.readouterr().err
 
 
 @pytest.mark.once
