@@ -27,7 +27,7 @@ STOREYS = (
     LEAVES,
     ("_typing",),
 )
-KERNELS = ("ops.backend.jax.gpu", "ops.backend.jax.tpu", "ops.backend.triton")
+KERNELS = ("ops.backend.jax.tpu", "ops.backend.triton")
 ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs, and name it
 FRAMEWORKS = {"jax", "jaxlib", "flax", "tensorflow", "torch", "triton"}
 # Strings are names as well. Which backends are installed is another question than which one runs.
