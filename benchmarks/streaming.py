@@ -55,8 +55,8 @@ class CachedAttention(keras.layers.Layer):
         attention, start = self.attention, (0, state["position"], 0, 0)
         keys = ops.slice_update(state["keys"], start, attention._key_dense(x))
         values = ops.slice_update(state["values"], start, attention._value_dense(x))
-        places = state["position"] + ops.arange(x.shape[1])
-        seen = ops.arange(self.length) <= places[:, None]
+        positions = state["position"] + ops.arange(x.shape[1])
+        seen = ops.arange(self.length) <= positions[:, None]
         mixed, _ = attention._compute_attention(
             attention._query_dense(x), keys, values, attention_mask=seen[None]
         )

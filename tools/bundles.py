@@ -30,10 +30,10 @@ DTYPES = ("float32", "bfloat16")
 # name -> function of the six that serve permutations, tokens of a group
 CASES = {
     "values": ("sort", 256),
-    "values with places": ("sort_with_places", 256),
+    "values with positions": ("sort_with_positions", 256),
     "inverse": ("unsort", 256),
     "groups of four": ("sort", 4),
-    "groups of four with places": ("sort_with_places", 4),
+    "groups of four with positions": ("sort_with_positions", 4),
     "groups of four, inverse": ("unsort", 4),
     "shift": ("shift", 1),
     "shifted pairs": ("sort_pairs", 2),

@@ -39,10 +39,12 @@ def step_times():
     figure = Figure(figsize=(8, 11), layout="constrained")
     axes = figure.subplots()
     for number, backend in enumerate(BACKENDS):
-        places = [group + 0.27 * (number - 1) for group in range(len(groups))]
+        positions = [group + 0.27 * (number - 1) for group in range(len(groups))]
         ratios = [float(rows[number]["vs_attention"]) for rows in groups]
         style = dict(color=COLORS[backend], label=TITLES[backend])
-        axes.bar_label(axes.barh(places, ratios, 0.26, **style), fmt="%g×", padding=2, fontsize=7)
+        axes.bar_label(
+            axes.barh(positions, ratios, 0.26, **style), fmt="%g×", padding=2, fontsize=7
+        )
     axes.axvline(1, color="black", linewidth=1)
     labels = [f"{rows[0]['model']}\n{rows[0]['case']}" for rows in groups]
     axes.set_yticks(range(len(groups)), labels)

@@ -45,7 +45,7 @@ SETTINGS = (
 )
 SECONDS = 120  # for the slowest machine to load the model
 CLOSE = 0.02  # of percentages, printed with two digits: float32 on two runtimes
-SAME = 0.001  # of values, which in pairs that are nearly equal may change places
+SAME = 0.001  # of values, which in pairs that are nearly equal may be exchanged
 DROP = """
 const [name] = arguments;
 return (async () => {
@@ -56,7 +56,7 @@ return (async () => {
 })();
 """
 CLICK = "document.querySelector(`#examples [alt='${arguments[0]}']`).parentElement.click();"
-# Point at every patch in every layer, and read what the page then says of the places.
+# Point at every patch in every layer, and read the weights that the page then shows.
 HEARD = """
 const [layer, patches] = ["layer", "tokens"].map((id) => document.getElementById(id));
 const all = [...patches.children];
@@ -65,7 +65,7 @@ return Array.from({ length: Number(layer.max) + 1 }, (_, index) => {
   layer.dispatchEvent(new Event("input"));
   return all.map((patch) => {
     patch.click();
-    return all.map((place) => Number(place.dataset.weight));
+    return all.map((position) => Number(position.dataset.weight));
   });
 });
 """
@@ -250,16 +250,16 @@ def wrong_labels(browser, expected):
 
 
 def wrong_sources(browser, model, image):
-    """Layers in which the page's places are no permutation, or not that of the model."""
-    heard = np.array(browser.execute_script(HEARD))  # (layers, tokens, places)
+    """Layers in which the page's positions are no permutation, or not that of the model."""
+    heard = np.array(browser.execute_script(HEARD))  # (layers, tokens, positions)
     depth, width = (model.get_config()[key] for key in ("num_layers", "hidden_dim"))
     if len(heard) != depth or (heard.sum(axis=1) != width).any() or (heard.sum(2) != width).any():
-        yield f"{heard.shape}: every token must take, and every place give, {width} values"
+        yield f"{heard.shape}: every token must take, and every position give, {width} values"
         return
     for layer in range(depth):
         block = model.get_layer(f"block_{layer}")
         tokens = keras.Model(model.input, block.mixer_norm(block.input))(image)
-        maps = permutation_maps(block.mixer, tokens)  # (batch, channels, tokens, places)
+        maps = permutation_maps(block.mixer, tokens)  # (batch, channels, tokens, positions)
         apart = abs(heard[layer] - np.asarray(maps)[0].sum(axis=0)).sum() / (2 * heard[layer].sum())
         if apart > SAME:
             yield f"layer {layer}: {100 * apart:.2f} % of the values come from elsewhere"

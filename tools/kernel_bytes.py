@@ -3,7 +3,7 @@
     KERAS_BACKEND=torch python tools/kernel_bytes.py    # Triton, for an H100
     KERAS_BACKEND=jax python tools/kernel_bytes.py      # Pallas, for a TPU v5e
 
-The least is to read and write every value and every word of a trace once. On a GPU, the loads and
+The least is to read and write every value and every word of residuals once. On a GPU, the loads and
 stores of the machine code count, for all threads. On a TPU, the operands and results of all
 custom calls and what lies between them count. The ideal time is the least at the full bandwidth.
 """
@@ -20,13 +20,13 @@ SHAPE = SAMPLES, TOKENS, CHANNELS = 128, 256, 384
 VALUES = SAMPLES * TOKENS * CHANNELS
 ITEMS = {"bfloat16": 2, "float32": 4}
 BANDWIDTH = {"torch": {"H100": 3350, "H200": 4800}, "jax": {"v5e": 819, "v6e": 1640}}  # GB/s
-# function -> tokens of a group, and bytes of its trace for a value
+# function -> tokens of a group, and bytes of its residuals for a value
 KERNELS = {
     "shift": (1, 0),
     "sort_pairs": (2, 1 / 16),
     "unsort_pairs": (2, 1 / 16),
     "sort": (TOKENS, 0),
-    "sort_with_places": (TOKENS, {"torch": 1, "jax": 2}),
+    "sort_with_positions": (TOKENS, {"torch": 1, "jax": 2}),
     "unsort": (TOKENS, {"torch": 1, "jax": 2}),
 }
 
@@ -44,12 +44,12 @@ def triton_bytes(name, dtype):
     x, size = torch.zeros(SHAPE, dtype=getattr(torch, dtype)), KERNELS[name][0]
     steps = tuple(range(CHANNELS)) if size <= 2 else None
     tables, plan = (*Tables(), None, None), Plan(steps, size)
-    traced = name in ("sort_pairs", "sort_with_places")
-    call = lambda: _permute(x, *tables, *plan, traced)  # noqa: E731
+    with_residuals = name in ("sort_pairs", "sort_with_positions")
+    call = lambda: _permute(x, *tables, *plan, with_residuals)  # noqa: E731
     if name.startswith("unsort"):
         words = (SAMPLES, TOKENS // 64, CHANNELS) if size == 2 else SHAPE
-        trace = torch.zeros(words, dtype=torch.int32 if size == 2 else torch.uint8)
-        call = lambda: _undo(x, trace, *tables, *plan)  # noqa: E731
+        residuals = torch.zeros(words, dtype=torch.int32 if size == 2 else torch.uint8)
+        call = lambda: _undo(x, residuals, *tables, *plan)  # noqa: E731
     [(kernel, (arguments, options))] = launches(call).items()
     target = GPUTarget("cuda", 90, 32)
     made = triton.compile(source(kernel, arguments), target=target, options=options)
@@ -85,10 +85,10 @@ def main():
     count, chips = {"torch": triton_bytes, "jax": pallas_bytes}[backend], BANDWIDTH[backend]
     print(f"| kernel | dtype | moved / least | {' | '.join(f'ideal µs, {c}' for c in chips)} |")
     print("| --- | --- | ---: |" + " ---: |" * len(chips))
-    for name, (_, trace) in KERNELS.items():
+    for name, (_, residuals) in KERNELS.items():
         for dtype, item in ITEMS.items():
-            trace_bytes = trace[backend] if isinstance(trace, dict) else trace
-            least = VALUES * (2 * item + trace_bytes)
+            residual_bytes = residuals[backend] if isinstance(residuals, dict) else residuals
+            least = VALUES * (2 * item + residual_bytes)
             times = " | ".join(f"{least / 1e3 / speed:.0f}" for speed in chips.values())
             ratio = count(name, dtype) / least
             print(f"| `{name}` | {dtype} | {ratio:.2f} | {times} |", flush=True)

@@ -23,7 +23,7 @@ def compile_permutation(way, name, shape, dtype, group_size, chip):
 
     Args:
         way: One of `WAYS`.
-        name: "shift", "sort_pairs", "unsort_pairs", "sort", "sort_with_places" or "unsort".
+        name: "shift", "sort_pairs", "unsort_pairs", "sort", "sort_with_positions" or "unsort".
         shape: (samples, tokens, channels).
         dtype: "float32" or "bfloat16", of the numbers whose bits are permuted.
         group_size: Tokens of a group that is sorted.
@@ -54,5 +54,5 @@ def _program(way, name, shape, dtype, size):
         results = function(*(x.reshape(groups) for x in arrays), **options)
         return jax.tree.map(lambda array: array.reshape(shape), results)
 
-    places = [jax.ShapeDtypeStruct(shape, "int16")] if name == "unsort" else []
-    return on_groups, [bits, *places]
+    positions = [jax.ShapeDtypeStruct(shape, "int16")] if name == "unsort" else []
+    return on_groups, [bits, *positions]

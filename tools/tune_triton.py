@@ -64,7 +64,7 @@ def shifts(x, size):
         reads = Reads(window, *tables)
         yield f"shift {name}", partial(shift.shift, run, x, reads)
         if name == "forward":
-            order = partial(pairs.order_pairs, run, x, reads, aligned=False, traced=True)
+            order = partial(pairs.order_pairs, run, x, reads, aligned=False, with_residuals=True)
             yield "pairs", lambda order=order: order()[0]
         else:
             words, dtype = pairs.swaps_of(x.shape)
@@ -75,7 +75,7 @@ def shifts(x, size):
 def sorts(x, size):
     """Name and call of the kernels that sort all tokens, with a tile of this size."""
     tile, tokens = sort.Tile(*size), x.shape[1]
-    shape, dtype = sort.places_of(x.shape, tokens)
+    shape, dtype = sort.positions_of(x.shape, tokens)
     order = torch.randperm(tokens, generator=torch.Generator().manual_seed(0))
     order = order.to(x.device, getattr(torch, dtype))[None, :, None].expand(shape).contiguous()
 
@@ -83,12 +83,12 @@ def sorts(x, size):
         program = sort.sorting_program(kernel, x.shape, tokens, None, tile, **flags)
         return run(program, {**arrays, **ALL._asdict()}, {"out": (shape, x.dtype), **results})[0]
 
-    values = dict(x=x, descending=None, leader=None)
-    found = {"places": (shape, dtype)}
+    values = dict(x=x, descending=None, reference=None)
+    found = {"positions": (shape, dtype)}
     sorting, back = sort.sort_groups_kernel, sort.put_back_kernel
-    yield "sort", lambda: launch(sorting, {**values, "places": None}, {}, TRACED=False)
-    yield "sort, traced", lambda: launch(sorting, values, found, TRACED=True)
-    yield "sort back", lambda: launch(back, {"grad": x, "places": order}, {})
+    yield "sort", lambda: launch(sorting, {**values, "positions": None}, {}, RESIDUALS=False)
+    yield "sort with positions", lambda: launch(sorting, values, found, RESIDUALS=True)
+    yield "sort back", lambda: launch(back, {"grad": x, "positions": order}, {})
 
 
 def main(arguments):

@@ -151,8 +151,8 @@ def maps_of_all(layer, maps, size):
     maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
     members = ops.convert_to_numpy(layer.cut(ops.arange(size)[None]))
     out = np.zeros((len(maps) // len(members), *maps.shape[1:-2], size, size), "float32")
-    for index, places in enumerate(members):
-        out[..., places[:, None], places] = maps[index :: len(members)]
+    for index, positions in enumerate(members):
+        out[..., positions[:, None], positions] = maps[index :: len(members)]
     return out
 
 
@@ -228,9 +228,9 @@ def simple_attention_maps(
             f"`layer` must be a built SimpleAttention. Received: layer={type(layer).__name__}"
         )
     query, key, value = layer.split_heads(ops.convert_to_tensor(tokens))
-    places = ops.eye(value.shape[1], dtype=value.dtype)[None, :, None]
+    positions = ops.eye(value.shape[1], dtype=value.dtype)[None, :, None]
     # Attention is linear in the values, so unit vectors as values return its matrix.
-    columns = ops.broadcast_to(places, (*value.shape[:3], value.shape[1]))
+    columns = ops.broadcast_to(positions, (*value.shape[:3], value.shape[1]))
     maps = ops.transpose(layer.attend(query, key, columns, mask), (0, 2, 1, 3))
     maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
     if heads is None:

@@ -141,7 +141,7 @@ def _real_tokens(tokens, mask):
     tokens = keras.ops.convert_to_numpy(keras.ops.cast(tokens, "float32"))
     tokens = tokens.reshape(len(tokens), -1, tokens.shape[-1])
     real = np.ones(tokens.shape[:2], bool) if mask is None else mask
-    return [sample[places][None] for sample, places in zip(tokens, real, strict=True)]
+    return [sample[positions][None] for sample, positions in zip(tokens, real, strict=True)]
 
 
 def _spectrum(samples):

@@ -136,7 +136,7 @@ def _exact(layer, given, mask):
     if isinstance(layer, keras.layers.MultiHeadAttention):
         maps = ops.mean(layer(**{**given, "return_attention_scores": True})[1], axis=1)
     elif isinstance(layer, MegaAttention):
-        maps = layer(first, _places(rest[0]), mask=mask)
+        maps = layer(first, _positions(rest[0]), mask=mask)
     elif isinstance(layer, GraphSliceSort):
         maps = _sorted_maps(layer, first, rest[0], mask)
     elif isinstance(layer, GraphAttention):
@@ -161,7 +161,7 @@ def _mixes_tokens(butterfly, given):
     return mixes and given.get("attention_mask") is None
 
 
-def _places(values):
+def _positions(values):
     """Return unit vectors as values, for which a linear mixer returns its matrix."""
     batch, tokens, _ = values.shape
     return ops.broadcast_to(ops.eye(tokens, dtype=values.dtype), (batch, tokens, tokens))

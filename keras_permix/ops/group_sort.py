@@ -79,18 +79,18 @@ def group_sort_reference(x, mask, plan):
     return unpack(values, packed, mask)
 
 
-def sort_groups(values, leader, lengths, plan):
-    """Sort packed values in groups, if aligned by the ranks of `leader` (batch, tokens, 1)."""
+def sort_groups(values, reference, lengths, plan):
+    """Sort packed values in groups, if aligned by the ranks of `reference` (batch, tokens, 1)."""
     tokens = ops.shape(values)[1]
     group_size = tokens if plan.group_size is None else plan.group_size
     padding, whole = None, isinstance(tokens, int) and tokens % group_size == 0
     if lengths is not None or not whole:
         real = token_range(values) < (tokens if lengths is None else lengths)
         padding = ops.logical_not(cut(real, group_size))
-    runs, leader_runs = cut(values, group_size), cut(leader, group_size)
+    runs, reference_runs = cut(values, group_size), cut(reference, group_size)
     out = ops.take_along_axis(runs, sorting_order(runs, padding), axis=2)
     if plan.aligned:
-        rank = ops.argsort(sorting_order(leader_runs, padding), axis=2)
+        rank = ops.argsort(sorting_order(reference_runs, padding), axis=2)
         out = ops.take_along_axis(out, ops.broadcast_to(rank, ops.shape(runs)), axis=2)
-        out = ops.concatenate([leader_runs, out[..., 1:]], axis=-1)
+        out = ops.concatenate([reference_runs, out[..., 1:]], axis=-1)
     return join(out)[:, :tokens]

@@ -49,12 +49,12 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
 
 def max_exchange_reference(x, mask):
     packed = pack(x, mask)
-    place = token_range(x)
+    position = token_range(x)
     candidates = packed.values
     if mask is not None:
         # Padding repeats the first real token, which wins against its copies.
-        candidates = ops.where(place < packed.lengths, candidates, candidates[:, :1])
+        candidates = ops.where(position < packed.lengths, candidates, candidates[:, :1])
     winner = ops.expand_dims(ops.argmax(candidates, axis=1), 1)
     winner = ops.cast(winner, "int32")
-    table = ops.where(place == winner, 0, ops.where(place == 0, winner, place))
+    table = ops.where(position == winner, 0, ops.where(position == 0, winner, position))
     return unpack(take_tokens(packed.values, table), packed, mask)

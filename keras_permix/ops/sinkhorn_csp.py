@@ -105,15 +105,15 @@ def sinkhorn_csp_reference(x, mask, *, steps, group_size, iterations, temperatur
         length = tokens if packed.lengths is None else packed.lengths
         real = cut(ops.cast(token_range(values) < length, values.dtype), size)
     shifted = take_tokens(values, shift_table(values, steps, packed.lengths))
-    leader, groups = cut(values[..., :1], size), cut(shifted[..., 1:], size)
+    reference, groups = cut(values[..., :1], size), cut(shifted[..., 1:], size)
     if real is not None:
-        leader, groups = _repeat_last(leader, real), _repeat_last(groups, real)
-    scores = _score(leader, groups)
+        reference, groups = _repeat_last(reference, real), _repeat_last(groups, real)
+    scores = _score(reference, groups)
     if real is not None:
         scores = _keep_apart(scores, real)
     soft = sinkhorn(scores, iterations, temperature)
     mixed = ops.einsum("bkcnm,bkmc->bknc", ops.cast(soft, values.dtype), groups)
-    out = join(ops.concatenate([leader, mixed], axis=-1))[:, :tokens]
+    out = join(ops.concatenate([reference, mixed], axis=-1))[:, :tokens]
     return unpack(out, packed, mask)
 
 
@@ -124,33 +124,33 @@ def _repeat_last(groups, real):
     return ops.where(real > 0, groups, ops.where(greatest > -float("inf"), greatest, 0))
 
 
-def _score(leader, groups):
-    """Return `leader group^T`, minus the dual potentials of the sorted order.
+def _score(reference, groups):
+    """Return `reference channel group^T`, minus the dual potentials of the sorted order.
 
     The potentials solve optimal transport on a line, and are constant per row or column. The
     iterations would also find them, but slowly at a low temperature.
     """
     precise = backend.result_type(groups.dtype, "float32")
-    leader, groups = ops.cast(leader, precise), ops.cast(groups, precise)
-    row_order, column_order = ops.argsort(leader, axis=2), ops.argsort(groups, axis=2)
-    low_to_high = ops.take_along_axis(leader, row_order, axis=2)
+    reference, groups = ops.cast(reference, precise), ops.cast(groups, precise)
+    row_order, column_order = ops.argsort(reference, axis=2), ops.argsort(groups, axis=2)
+    low_to_high = ops.take_along_axis(reference, row_order, axis=2)
     sorted_groups = ops.take_along_axis(groups, column_order, axis=2)
     middle = (sorted_groups[:, :, 1:] + sorted_groups[:, :, :-1]) / 2
     rows = ops.cumsum((low_to_high[:, :, 1:] - low_to_high[:, :, :-1]) * middle, axis=2)
     rows = ops.pad(rows, ((0, 0), (0, 0), (1, 0), (0, 0)))
     columns = low_to_high * sorted_groups - rows
-    places = ops.broadcast_to(ops.argsort(row_order, axis=2), ops.shape(groups))
-    rows = ops.take_along_axis(rows, places, axis=2)
+    positions = ops.broadcast_to(ops.argsort(row_order, axis=2), ops.shape(groups))
+    rows = ops.take_along_axis(rows, positions, axis=2)
     columns = ops.take_along_axis(columns, ops.argsort(column_order, axis=2), axis=2)
     potentials = [ops.transpose(x, (0, 1, 3, 2)) for x in (rows, columns)]
     rows, columns = (ops.stop_gradient(potential) for potential in potentials)
-    products = ops.einsum("bkno,bkmc->bkcnm", leader, groups)
+    products = ops.einsum("bkno,bkmc->bkcnm", reference, groups)
     return products - rows[..., None] - columns[..., None, :]
 
 
 def _keep_apart(scores, real):
     """Restrict padding to its position, so that no row is empty."""
-    places = ops.arange(ops.shape(scores)[-1])
-    itself = ops.where(places[:, None] == places, 0.0, -float("inf"))
+    positions = ops.arange(ops.shape(scores)[-1])
+    itself = ops.where(positions[:, None] == positions, 0.0, -float("inf"))
     both = ops.swapaxes(real, 2, 3) * real > 0
     return ops.where(both[:, :, None], scores, ops.cast(itself, scores.dtype))

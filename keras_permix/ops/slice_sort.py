@@ -67,12 +67,12 @@ def slice_sort(
 
 def slice_sort_reference(x, mask, plan):
     packed = pack(x, mask)
-    place = token_range(x)
+    position = token_range(x)
     length = ops.shape(x)[1] if packed.lengths is None else packed.lengths
-    padding = None if packed.lengths is None else (place >= length)[:, None]
+    padding = None if packed.lengths is None else (position >= length)[:, None]
     order = sorting_order(packed.values[:, None], padding)[:, 0]
     values = take_tokens(packed.values, order)
     if plan.descending is not None:
-        mirror = ops.where(place < length, length - 1 - place, place)
-        values = take_tokens(values, ops.where(np.array(plan.descending), mirror, place))
+        mirror = ops.where(position < length, length - 1 - position, position)
+        values = take_tokens(values, ops.where(np.array(plan.descending), mirror, position))
     return unpack(values, packed, mask)

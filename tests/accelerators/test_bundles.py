@@ -16,8 +16,8 @@ spec.loader.exec_module(tool)
 
 # What kernels may take of (32, 256, 384) float32.
 MOST = {
-    "values": 70_000, "values with places": 150_000, "inverse": 95_000, "groups of four": 25_000,
-    "groups of four with places": 40_000, "groups of four, inverse": 30_000, "shift": 25_000,
+    "values": 70_000, "values with positions": 150_000, "inverse": 95_000, "groups of four": 25_000,
+    "groups of four with positions": 40_000, "groups of four, inverse": 30_000, "shift": 25_000,
     "shifted pairs": 32_000, "shifted pairs, inverse": 30_000,
 }  # fmt: skip
 

@@ -28,15 +28,15 @@ CASES = {
     "pairs": ((12, (0, 7, 11), 2, "independent"), {"sort_pairs", "unsort_pairs"}),
     "pairs unshifted": ((34, None, 2, "independent"), {"sort_pairs", "unsort_pairs"}),
     "pairs of many tiles": ((130, (0, 7, 129), 2, "independent"), {"sort_pairs", "unsort_pairs"}),
-    "groups": ((16, None, 4, "independent"), {"sort_with_places", "unsort"}),
-    "shifted": ((12, (1, 2, 3), 4, "independent"), {"shift", "sort_with_places", "unsort"}),
-    "across sublanes": ((32, None, 32, "independent"), {"sort_with_places", "unsort"}),
-    "a tile": ((64, None, 64, "independent"), {"sort_with_places", "unsort"}),
-    "across tiles": ((256, None, 256, "independent"), {"sort_with_places", "unsort"}),
-    "no power of two": ((13, None, 5, "independent"), {"sort_with_places", "unsort"}),
-    "aligned": ((12, (1, 2, 3), 4, "reference"), {"shift", "sort_with_places", "unsort"}),
+    "groups": ((16, None, 4, "independent"), {"sort_with_positions", "unsort"}),
+    "shifted": ((12, (1, 2, 3), 4, "independent"), {"shift", "sort_with_positions", "unsort"}),
+    "across sublanes": ((32, None, 32, "independent"), {"sort_with_positions", "unsort"}),
+    "a tile": ((64, None, 64, "independent"), {"sort_with_positions", "unsort"}),
+    "across tiles": ((256, None, 256, "independent"), {"sort_with_positions", "unsort"}),
+    "no power of two": ((13, None, 5, "independent"), {"sort_with_positions", "unsort"}),
+    "aligned": ((12, (1, 2, 3), 4, "reference"), {"shift", "sort_with_positions", "unsort"}),
 }
-PAIRS, SORT = {"sort_pairs", "unsort_pairs"}, {"sort_with_places", "unsort"}
+PAIRS, SORT = {"sort_pairs", "unsort_pairs"}, {"sort_with_positions", "unsort"}
 # Calls with masks, and the kernels of the value and of its gradient, beside those for gaps.
 MASKED = {
     "shift, masked": {"shift"},
@@ -198,16 +198,16 @@ def test_every_bit_arrives(dtype, group_size, way):
 
 
 @pytest.mark.parametrize("dtype", ["int16", "int32"])
-def test_places_of_integers(dtype, way):
+def test_positions_of_integers(dtype, way):
     """As in a program that differentiates by something else."""
     import jax
 
     extremes = [np.iinfo(dtype).min, np.iinfo(dtype).max, 0]
     x = np.random.default_rng(0).choice(extremes, (2, 128, 3)).astype(dtype)
-    with_places = way("sort_with_places")
-    groups, places = jax.jit(lambda x: with_places(x[:, None], False))(x)
+    with_positions = way("sort_with_positions")
+    groups, positions = jax.jit(lambda x: with_positions(x[:, None], False))(x)
     expected = np.argsort(x, axis=1, kind="stable")
-    np.testing.assert_array_equal(places[:, 0], expected)
+    np.testing.assert_array_equal(positions[:, 0], expected)
     np.testing.assert_array_equal(groups[:, 0], np.take_along_axis(x, expected, 1))
 
 
@@ -218,15 +218,15 @@ def test_more_groups_than_a_block_and_more_channels_than_lanes(way):
     np.testing.assert_array_equal(to_numpy(result), expected)
 
 
-def test_the_trace_of_pairs_is_a_bit_each(way):
+def test_the_residuals_of_pairs_are_a_bit_each(way):
     import jax
     import jax.numpy as jnp
 
     x = jnp.zeros((2, 512, 40))
     function = csp(way, None, 2, "independent")
-    trace = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(function, x)[1], x))
-    trace = [(t.shape, t.dtype.name) for t in trace]
+    residuals = jax.tree.leaves(jax.eval_shape(lambda x: jax.vjp(function, x)[1], x))
+    residuals = [(t.shape, t.dtype.name) for t in residuals]
     if way.interpret:
-        assert trace == [((2, 8, 40), "int32")]
+        assert residuals == [((2, 8, 40), "int32")]
     else:  # beside what XLA's own way would save, which is in no program that is compiled
-        assert ((2, 8, 40), "int32") in trace
+        assert ((2, 8, 40), "int32") in residuals

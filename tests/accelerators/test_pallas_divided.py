@@ -51,7 +51,7 @@ def test_eight_devices_train_as_one_does():
     assert done.returncode == 0, done.stderr[-4000:]
     objections, *reports = (json.loads(line) for line in done.stdout.splitlines())
     assert objections == OBJECTIONS
-    kernels = ("sort", "sort_pairs", "sort_with_places", "unsort", "unsort_pairs")
+    kernels = ("sort", "sort_pairs", "sort_with_positions", "unsort", "unsort_pairs")
     # ModelParallel divided a batch into 4 parts, for pairs, and DataParallel into 8.
     served = sorted([["sort_pairs", 4], ["unsort_pairs", 4], *([kernel, 8] for kernel in kernels)])
     served = {"gpu": [["triton", 4]], "tpu": served}

@@ -31,7 +31,7 @@ FUNCTIONS = {
     "pairs": (lambda x: ops.csp(x, STEPS, 2), {"sort_pairs", "unsort_pairs"}),
     "shifted groups": (
         lambda x: ops.csp(x, STEPS, 49),
-        {"shift", "sort_with_places", "unsort"},
+        {"shift", "sort_with_positions", "unsort"},
     ),
 }
 MODEL = dict(image_size=32, patch_size=4, num_classes=10, hidden_dim=128, num_layers=2, mlp_dim=128)

@@ -208,38 +208,40 @@ def test_what_a_cuda_graph_reads_stays(monkeypatch):
     assert kept() is not None and lost() is None
 
 
-def test_what_needs_no_gradient_leaves_no_trace(triton_launches):
+def test_what_needs_no_gradient_leaves_no_residuals(triton_launches):
     import torch
 
     from keras_permix.ops.backend.torch.triton.functions import run
     from keras_permix.ops.backend.triton.pairs import order_pairs
 
     x = torch.zeros(1, 4, 2)
-    assert order_pairs(run, x, Reads(Window()), aligned=False, traced=False)[1] is None
+    assert order_pairs(run, x, Reads(Window()), aligned=False, with_residuals=False)[1] is None
     with torch.no_grad():
         ops.csp(x.requires_grad_(), (0, 1), 2)
     assert triton_launches == ["order_pairs_kernel"] * 2
 
 
-def test_the_trace_of_pairs_is_a_bit_each():
+def test_the_residuals_of_pairs_are_a_bit_each():
     import torch
 
     from keras_permix.ops.backend.torch.triton.functions import run
     from keras_permix.ops.backend.triton.pairs import order_pairs
 
-    trace = order_pairs(run, torch.zeros(2, 64, 40), Reads(Window()), aligned=False, traced=True)[1]
-    assert (tuple(trace.shape), trace.dtype) == ((2, 1, 40), torch.int32)
+    residuals = order_pairs(
+        run, torch.zeros(2, 64, 40), Reads(Window()), aligned=False, with_residuals=True
+    )[1]
+    assert (tuple(residuals.shape), residuals.dtype) == ((2, 1, 40), torch.int32)
 
 
 @pytest.mark.parametrize(("tokens", "bytes_each"), [(256, 1), (257, 2)])
-def test_the_trace_of_a_sort_is_a_byte_or_two(tokens, bytes_each):
+def test_the_residuals_of_a_sort_are_a_byte_or_two(tokens, bytes_each):
     import torch
 
     from keras_permix.ops.backend.torch.triton.functions import run
     from keras_permix.ops.backend.triton.sort import sort_groups
 
-    trace = sort_groups(run, torch.zeros(1, tokens, 1), tokens, traced=True)[1]
-    assert trace.element_size() == bytes_each
+    residuals = sort_groups(run, torch.zeros(1, tokens, 1), tokens, with_residuals=True)[1]
+    assert residuals.element_size() == bytes_each
 
 
 def test_strides_and_an_empty_batch():

@@ -44,7 +44,7 @@ STEPS = {  # tokens, and the step from channel to channel
     "a circle of 4096": (4096, 1024),
     "arcs": (4096, 1),
 }
-MOST = dict(aligned=True, traced=True)
+MOST = dict(aligned=True, with_residuals=True)
 MASKED = ", masked"
 KERNELS = {
     shift.shift_kernel,
@@ -66,13 +66,13 @@ POINTERS = {
 
 def calls():
     """Name and call of everything a row may start, for forward and backward."""
-    turn = torch.zeros(48, dtype=torch.int8)
+    flip = torch.zeros(48, dtype=torch.int8)
     for dtype in DTYPES:
         yield from shifts(dtype)
         for size in GROUPS[dtype]:
             x = torch.zeros(2, 2 * size, 48, dtype=dtype)
-            shape, dtype_of_places = sort.places_of(x.shape, size)
-            places = torch.zeros(shape, dtype=getattr(torch, dtype_of_places))
+            shape, dtype_of_positions = sort.positions_of(x.shape, size)
+            positions = torch.zeros(shape, dtype=getattr(torch, dtype_of_positions))
             real = find_real(torch.ones(x.shape[:2]))
             for mask, given in (("", ()), (MASKED, (real,))):
                 yield (
@@ -81,11 +81,11 @@ def calls():
                 )
                 yield (
                     f"sort of {size}, descending, values only{mask}",
-                    lambda x=x, n=size, g=given: sort.sort_groups(run, x, n, *g, descending=turn),
+                    lambda x=x, n=size, g=given: sort.sort_groups(run, x, n, *g, descending=flip),
                 )
                 yield (
                     f"put_back of {size}{mask}",
-                    lambda x=x, p=places, n=size, g=given: sort.put_back(run, x, p, n, *g),
+                    lambda x=x, p=positions, n=size, g=given: sort.put_back(run, x, p, n, *g),
                 )
 
 

@@ -12,12 +12,12 @@ DTYPES = ("float32", "float16", "bfloat16")
 SHIFT, PAIRS = ("shift_kernel",) * 2, ("order_pairs_kernel", "undo_pairs_kernel")
 SORT = ("sort_groups_kernel", "put_back_kernel")
 SHIFTED_SORT = ("shift_kernel", *SORT, "shift_kernel")
-ALIGNED_SORT = ("sort_groups_kernel", *SORT)  # once for the leader
+ALIGNED_SORT = ("sort_groups_kernel", *SORT)  # once for the reference channel
 STEPS = tuple(range(-20, 20))  # past one tile of channels
 FAR = tuple(15 * channel for channel in range(20))  # rows of 8 channels are near each other
 WALK = tuple(64 * channel for channel in range(20))  # sectors of 8 or 16 are used again soon
 APART = tuple(200 * channel for channel in range(20))  # and none are here
-TURNS = tuple(channel % 3 == 0 for channel in range(5))
+FLIPS = tuple(channel % 3 == 0 for channel in range(5))
 
 
 def mask(tokens):
@@ -57,7 +57,7 @@ CASES = {
     "one group, aligned": ("group_sort", (1, 33, 4), dict(align="reference"), ALIGNED_SORT),
     "one group": ("group_sort", (2, 63, 3), {}, SORT),
     "one group of 16384": ("group_sort", (1, 16384, 1), {}, SORT),
-    "descending": ("slice_sort", (2, 20, 5), dict(descending=TURNS), SORT),
+    "descending": ("slice_sort", (2, 20, 5), dict(descending=FLIPS), SORT),
     "all descending": ("slice_sort", (1, 8, 3), dict(descending=True), SORT),
     "a short last group": ("group_sort", (2, 10, 5), dict(group_size=4, ragged=True), SORT),
     "a last token without partner": (
@@ -86,7 +86,7 @@ CASES = {
         ("shift_kernel", *ALIGNED_SORT),
     ),
     "descending, masked": (
-        "slice_sort", (4, 20, 5), dict(descending=TURNS, mask=mask(20)), SORT
+        "slice_sort", (4, 20, 5), dict(descending=FLIPS, mask=mask(20)), SORT
     ),
 }  # fmt: skip
 

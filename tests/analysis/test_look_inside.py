@@ -107,9 +107,9 @@ def test_permutations_within_blocks_are_exact(norm_first):
     if norm_first:
         seen = (tokens - tokens.mean(-1, keepdims=True)) / tokens.std(-1, keepdims=True)
     for start in range(4):
-        places = start + 4 * np.arange(4)
-        maps = permutation_maps(mixer, seen[:, places])
-        wanted[np.ix_(places, places)] = maps.mean(axis=(0, 1))
+        positions = start + 4 * np.arange(4)
+        maps = permutation_maps(mixer, seen[:, positions])
+        wanted[np.ix_(positions, positions)] = maps.mean(axis=(0, 1))
     assert found.kind == "permutation"
     assert_close(found.map, wanted)
 

@@ -116,10 +116,10 @@ def test_a_step_is_compiled_once(name):
         step = compiled(step)
     state = layer.initial_state(3)
     real = keras.ops.ones((3,), "bool")
-    for place in range(5):
-        token = keras.ops.convert_to_tensor(X[:, place])
+    for position in range(5):
+        token = keras.ops.convert_to_tensor(X[:, position])
         output, state = step(token, state, real)
-        assert_close(to_numpy(output), whole[:, place])
+        assert_close(to_numpy(output), whole[:, position])
     assert len(traced) == (5 if BACKEND == "torch" else 1)
 
 

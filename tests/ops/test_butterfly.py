@@ -20,11 +20,11 @@ def test_orders_are_the_authors(name):
     size, block = map(int, name.split("_"))
     strides = GOLDEN[f"strides_{name}"]
     assert ops.butterfly_stages(size, block) == len(strides)
-    for stage, (stride, places) in enumerate(zip(strides, GOLDEN[f"perm_{name}"], strict=True)):
+    for stage, (stride, positions) in enumerate(zip(strides, GOLDEN[f"perm_{name}"], strict=True)):
         permuted = to_numpy(ops.butterfly_permute(np.arange(size), block, stage, axis=0))
-        np.testing.assert_array_equal(permuted, places)
+        np.testing.assert_array_equal(permuted, positions)
         assert permuted[1] - permuted[0] == stride  # of the tokens of a block
-        assert oracle.order(size, block, stage) == places.tolist()
+        assert oracle.order(size, block, stage) == positions.tolist()
 
 
 @pytest.mark.parametrize(("size", "block"), SIZES)

@@ -72,10 +72,10 @@ def sinkhorn_csp(x, steps, group_size, iterations, temperature, mask=None):
             shifted = np.roll(sample[real, c], made[c] % len(real))
             for start in range(0, len(real), group_size or len(sample)):
                 part = np.s_[start : start + (group_size or len(sample))]
-                leader, group = sample[real[part], 0], shifted[part]
-                scores = np.outer(leader - leader.mean(), group - group.mean())
+                reference, group = sample[real[part], 0], shifted[part]
+                scores = np.outer(reference - reference.mean(), group - group.mean())
                 soft = sinkhorn(scores, iterations, temperature)
-                out[b, real[part], c] = soft @ group if c else leader
+                out[b, real[part], c] = soft @ group if c else reference
     return out
 
 

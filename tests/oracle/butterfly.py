@@ -55,9 +55,9 @@ def block_dense(x, kernel, bias=0):
 def butterfly(x, block, stages):
     """`stages`: functions of (..., size) that each mix blocks, in series."""
     for stage, mix in enumerate(stages):
-        places = order(x.shape[-1], block, stage)
+        positions = order(x.shape[-1], block, stage)
         out = np.empty_like(x)
-        out[..., places] = mix(x[..., places])
+        out[..., positions] = mix(x[..., positions])
         x = out
     return x
 

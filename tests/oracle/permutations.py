@@ -1,8 +1,8 @@
 """The ops in plain NumPy, one sample and one channel at a time, sharing no code with the package.
 
-An op that permutes is described by its sources: an integer array like `x` that says for every
-place which token of the same sample and channel arrives there, or -1 for a place that is set to 0.
-Steps are integers, or a function that makes them of the number of real tokens.
+The result of an op is described by its sources, an integer array like `x`: the token of the same
+sample and channel that arrives at each position, or -1 where the output is 0. Steps are integers,
+or a function from the number of real tokens to integers.
 """
 
 import math
@@ -72,13 +72,13 @@ def csp(x, steps, group_size, align="independent", mask=None):
     return _sources(x, mask, permute)
 
 
-def _by_ranks(group, leader):
-    """The smallest goes where the leader is smallest, and so on."""
+def _by_ranks(group, reference):
+    """The smallest goes where the reference channel is smallest, and so on."""
     result = list(group)
-    for token, place in zip(
-        group, sorted(range(len(leader)), key=lambda n: leader[n]), strict=True
+    for token, position in zip(
+        group, sorted(range(len(reference)), key=lambda n: reference[n]), strict=True
     ):
-        result[place] = token
+        result[position] = token
     return result
 
 

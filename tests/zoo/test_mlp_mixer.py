@@ -109,8 +109,8 @@ def test_images_are_resized_with_their_corners_aligned(class_name):
     resized = images.astype("float64")
     for axis in (1, 2):
         side = images.shape[axis]
-        places = np.linspace(0, side - 1, size)
-        resized = np.apply_along_axis(lambda x: np.interp(places, range(len(x)), x), axis, resized)  # noqa: B023
+        at = np.linspace(0, side - 1, size)
+        resized = np.apply_along_axis(lambda x: np.interp(at, range(len(x)), x), axis, resized)  # noqa: B023
     wanted = (resized / 255 - [0.1, 0.2, 0.3]) / [0.4, 0.5, 0.6]
     assert_close(to_numpy(model.preprocessor(images)), wanted)
 

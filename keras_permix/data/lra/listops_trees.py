@@ -81,16 +81,16 @@ def _written(rng, depths, lengths, max_arguments):
     """Draw digits and operators of trees; return tokens, lengths and results."""
     tokens = rng.integers(FIRST_DIGIT, FIRST_DIGIT + 10, lengths.sum(), "uint8")
     sizes = _sizes(depths)
-    places, operators, digits = _before(lengths), [], []
+    positions, operators, digits = _before(lengths), [], []
     for depth, (size, argument_sizes) in zip(depths, sizes, strict=True):
-        operators.append(rng.integers(MIN, SM + 1, len(places), "uint8"))
-        tokens[places] = operators[-1]
-        tokens[places + size - 1] = CLOSE
+        operators.append(rng.integers(MIN, SM + 1, len(positions), "uint8"))
+        tokens[positions] = operators[-1]
+        tokens[positions + size - 1] = CLOSE
         before = _before(argument_sizes)
-        shift = places + 1 - before[_before(depth.arguments)]
-        argument_places = before + np.repeat(shift, depth.arguments)
-        digits.append(tokens[argument_places] - FIRST_DIGIT)
-        places = argument_places[depth.nested]
+        shift = positions + 1 - before[_before(depth.arguments)]
+        argument_positions = before + np.repeat(shift, depth.arguments)
+        digits.append(tokens[argument_positions] - FIRST_DIGIT)
+        positions = argument_positions[depth.nested]
     return tokens, lengths, _answers(depths, operators, digits, max_arguments)
 
 

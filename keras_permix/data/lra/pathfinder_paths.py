@@ -224,7 +224,7 @@ def draw_pixels(pictures: Pictures, rules: Rules) -> np.ndarray:
     size = rules.image_size
     canvas = np.zeros((len(pictures.labels), size, size), "float32")
     index, path, dash = np.nonzero(~np.isnan(pictures.starts[..., 0]))
-    starts, ends = (places[index, path, dash] for places in (pictures.starts, pictures.ends))
+    starts, ends = (dots[index, path, dash] for dots in (pictures.starts, pictures.ends))
     _lines(canvas, index, starts, ends, rules.dash_thickness / 2, rules.contrast)
     dots = pictures.dots.reshape(-1, 2)
     _lines(canvas, np.repeat(np.arange(len(canvas)), 2), dots, dots, rules.dot_radius, 1.0)

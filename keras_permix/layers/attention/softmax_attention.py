@@ -143,8 +143,8 @@ def _visible(inputs, mask, attention_mask, causal):
         masks.append(attention_mask)
     before = None
     if causal:
-        place = ops.arange(0, ops.shape(inputs)[1])  # jax2onnx requires an explicit start
-        before = (place <= place[:, None])[None, None]
+        position = ops.arange(0, ops.shape(inputs)[1])  # jax2onnx requires an explicit start
+        before = (position <= position[:, None])[None, None]
         masks.append(before)
     return visible_keys(reduce(ops.logical_and, masks), before) if masks else None
 

@@ -11,21 +11,23 @@ def nearest(old, new):
 
 def nearest_on_grid(old, new):
     """Return the nearest positions on a square of side `old`, in row order."""
-    places = nearest(old, new)
-    return (places[:, None] * old + places).ravel()
+    positions = nearest(old, new)
+    return (positions[:, None] * old + positions).ravel()
 
 
-def copy(weights, places, axis, summed=False):
-    """Take the entries `places` of an axis; if `summed`, divide each by its number of copies."""
-    copied = ops.take(weights, places, axis=axis)
-    return _share(copied, np.bincount(places)[places], axis) if summed else copied
+def copy(weights, positions, axis, summed=False):
+    """Take the entries `positions` of an axis; if `summed`, divide each by its number of copies."""
+    copied = ops.take(weights, positions, axis=axis)
+    return _share(copied, np.bincount(positions)[positions], axis) if summed else copied
 
 
-def merge(weights, places, axis, summed=False):
+def merge(weights, positions, axis, summed=False):
     """Undo `copy`: return the mean or, if `summed`, the sum of the copies of each entry."""
     rows = ops.moveaxis(ops.convert_to_tensor(weights), axis, 0)
-    merged = ops.moveaxis(ops.segment_sum(rows, places, num_segments=places.max() + 1), 0, axis)
-    return merged if summed else _share(merged, np.bincount(places), axis)
+    merged = ops.moveaxis(
+        ops.segment_sum(rows, positions, num_segments=positions.max() + 1), 0, axis
+    )
+    return merged if summed else _share(merged, np.bincount(positions), axis)
 
 
 def _share(weights, counts, axis):

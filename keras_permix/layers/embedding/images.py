@@ -180,10 +180,10 @@ def _tents(old, new, align_corners, numpy=ops):
     Weights decrease to zero over one pixel if the side grows, and over one step if it shrinks.
     `old` may be a tensor. `numpy` is `keras.ops` or NumPy.
     """
-    old_size, places = numpy.array(old, "float32"), numpy.arange(new, dtype="float32")
+    old_size, positions = numpy.array(old, "float32"), numpy.arange(new, dtype="float32")
     step = (old_size - 1) / max(new - 1, 1) if align_corners else old_size / new
-    places = step * places if align_corners else step * (places + 0.5) - 0.5
-    distance = numpy.abs(places[:, None] - numpy.array(numpy.arange(old), "float32"))
+    positions = step * positions if align_corners else step * (positions + 0.5) - 0.5
+    distance = numpy.abs(positions[:, None] - numpy.array(numpy.arange(old), "float32"))
     weights = numpy.maximum(1 - distance / numpy.maximum(step, 1.0), 0.0)
     return weights / numpy.sum(weights, axis=1, keepdims=True)
 

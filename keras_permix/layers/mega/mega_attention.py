@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix.layers.mega.positions import (
-    key_places,
+    key_positions,
     renewed,
     rotary_bias,
     rotary_bias_between,
@@ -195,16 +195,16 @@ class MegaAttention(Composite):
     def _next(self, shared, values, state):
         """Read at most one chunk of tokens."""
         size, new = state["keys"].shape[1], shared.shape[1]
-        places = key_places(state["position"], size, new)
+        positions = key_positions(state["position"], size, new)
         query, key = self._queries_and_keys(shared)
         keys = ops.concatenate([state["keys"], key], axis=1)
-        sees = seen_keys(places, new)
-        bias = self._bias_between(places[size:] % size, places % size)
+        sees = seen_keys(positions, new)
+        bias = self._bias_between(positions[size:] % size, positions % size)
         weights = self._weights(ops.matmul(query, ops.swapaxes(keys, 1, 2)), bias, sees, size)
         mixed = ops.matmul(weights, ops.concatenate([state["values"], values], axis=1))
         return mixed, {
-            "keys": renewed(state["keys"], key, places),
-            "values": renewed(state["values"], values, places),
+            "keys": renewed(state["keys"], key, positions),
+            "values": renewed(state["values"], values, positions),
             "position": state["position"] + new,
         }
 
@@ -231,8 +231,8 @@ class MegaAttention(Composite):
 
     def _sees(self, mask, size):
         """Return the mask of keys per query, broadcastable to (batch, chunks, queries, keys)."""
-        place = ops.arange(0, size)  # jax2onnx requires an explicit start
-        before = place <= place[:, None] if self.causal else None
+        position = ops.arange(0, size)  # jax2onnx requires an explicit start
+        before = position <= position[:, None] if self.causal else None
         if mask is None:
             return before
         mask = ops.cast(mask, "bool")

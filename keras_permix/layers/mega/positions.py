@@ -6,7 +6,7 @@ from keras import ops
 from keras_permix.ops.reference.linear import toeplitz
 
 
-def key_places(position, size, new):
+def key_positions(position, size, new):
     """Return positions of the tokens in `size` slots and of `new` more; empty slots are below 0.
 
     Args:
@@ -22,29 +22,29 @@ def key_places(position, size, new):
     return ops.concatenate([_held(position, size), follow])
 
 
-def seen_keys(places, new):
-    """Return the mask of keys that the last `new` of the tokens at `places` attend to.
+def seen_keys(positions, new):
+    """Return the mask of keys that the last `new` of the tokens at `positions` attend to.
 
     Returns:
         Booleans (new, tokens), True at keys of the same chunk that are not later.
     """
-    size = places.shape[0] - new
-    queries = places[size:, None]
-    return ops.logical_and(places <= queries, places // size == queries // size)
+    size = positions.shape[0] - new
+    queries = positions[size:, None]
+    return ops.logical_and(positions <= queries, positions // size == queries // size)
 
 
-def renewed(cached, following, places):
+def renewed(cached, following, positions):
     """Return the cache after more tokens.
 
     Args:
         cached, following: Tensors of shape (batch, size or new, channels).
-        places: `key_places` of both.
+        positions: `key_positions` of both.
 
     Returns:
         A tensor like `cached`.
     """
     size, new = cached.shape[1], following.shape[1]
-    first = places[size]
+    first = positions[size]
     held = _held(first + new, size)
     slots = ops.arange(size, dtype="int32")
     index = ops.where(held < first, slots, size + held - first)
@@ -93,8 +93,8 @@ def rotary_bias(a, b, tokens):
     Returns:
         A float32 tensor of shape (tokens, tokens).
     """
-    places = ops.arange(tokens)
-    return rotary_bias_between(a, b, places, places)
+    positions = ops.arange(tokens)
+    return rotary_bias_between(a, b, positions, positions)
 
 
 def rotary_bias_between(a, b, queries, keys):
@@ -102,11 +102,11 @@ def rotary_bias_between(a, b, queries, keys):
     return ops.matmul(_rotate(a, queries), ops.transpose(_rotate(b, keys)))
 
 
-def _rotate(vector, places):
-    """Rotate a vector (width,) by each position: (places, width)."""
+def _rotate(vector, positions):
+    """Rotate a vector (width,) by each position: (positions, width)."""
     half = vector.shape[0] // 2
     speeds = ops.convert_to_tensor(10000.0 ** (-np.arange(half) / half), "float32")
-    angles = ops.cast(places, "float32")[:, None] * speeds
+    angles = ops.cast(positions, "float32")[:, None] * speeds
     first, second = ops.split(ops.cast(vector, "float32"), 2)
     cosine, sine = ops.cos(angles), ops.sin(angles)
     return ops.concatenate(

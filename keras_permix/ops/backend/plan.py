@@ -74,7 +74,7 @@ def remainders(numbers, divisor, to_tensor, bits, digit):
     return rest
 
 
-def shift_places(steps, tokens, back=False):
+def shift_positions(steps, tokens, back=False):
     """Return the source of each of `tokens * channels` shifted values."""
     steps = np.array(steps) % tokens
     channels = len(steps)

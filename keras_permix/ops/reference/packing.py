@@ -13,7 +13,7 @@ class Packed(NamedTuple):
 
     values: Any  # (batch, tokens, channels)
     lengths: Any  # (batch, 1, 1), the number of real tokens, or None for all of them
-    places: Any  # (batch, tokens), the new position of each token, or None if unchanged
+    positions: Any  # (batch, tokens), the new position of each token, or None if unchanged
 
 
 def pack(x, mask):
@@ -22,16 +22,16 @@ def pack(x, mask):
     real = ops.cast(mask, "int32")
     lengths = ops.sum(real, axis=1, keepdims=True)
     behind = lengths + ops.cumsum(1 - real, axis=1)
-    places = ops.where(real == 1, ops.cumsum(real, axis=1), behind) - 1
-    order = ops.argsort(places, axis=1)
-    return Packed(take_tokens(x, order[..., None]), lengths[..., None], places)
+    positions = ops.where(real == 1, ops.cumsum(real, axis=1), behind) - 1
+    order = ops.argsort(positions, axis=1)
+    return Packed(take_tokens(x, order[..., None]), lengths[..., None], positions)
 
 
 def unpack(values, packed, mask):
     """Return real tokens to their positions, and fill the rest with zeros."""
     if mask is None:
         return values
-    values = take_tokens(values, packed.places[..., None])
+    values = take_tokens(values, packed.positions[..., None])
     return ops.where(ops.cast(mask, "bool")[..., None], values, ops.zeros_like(values))
 
 
@@ -47,13 +47,13 @@ def token_range(x):
 
 def shift_table(x, steps, lengths=None):
     """Return the source of each token of the shifted result; padding is not shifted."""
-    place, tokens = token_range(x), ops.shape(x)[1]
+    position, tokens = token_range(x), ops.shape(x)[1]
     steps = steps_modulo(steps, tokens if lengths is None else lengths, x.shape[1])
     if lengths is None:
         known = isinstance(tokens, int)  # a compiler may use a symbol
-        return ops.mod(place - steps, max(tokens, 1) if known else ops.maximum(tokens, 1))
-    source = ops.mod(place - steps, ops.maximum(lengths, 1))
-    return ops.where(place < lengths, source, place)
+        return ops.mod(position - steps, max(tokens, 1) if known else ops.maximum(tokens, 1))
+    source = ops.mod(position - steps, ops.maximum(lengths, 1))
+    return ops.where(position < lengths, source, position)
 
 
 def steps_modulo(steps, lengths, tokens=None):

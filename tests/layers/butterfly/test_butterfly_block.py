@@ -179,13 +179,13 @@ def test_layer_takes_any_length_that_it_divides(stage):
 
 def test_random_order_is_one_order_for_all():
     layer = RandomOrder(seed=3)
-    places = to_numpy(layer(np.broadcast_to(np.arange(16.0)[:, None], (2, 16, 3))))[0, :, 0]
-    assert sorted(places) == list(range(16)) != places.tolist()
-    assert layer.order(16).tolist() == places.tolist() != RandomOrder(4).order(16).tolist()
-    np.testing.assert_array_equal(to_numpy(layer(X)), X[:, places.astype(int)])
+    positions = to_numpy(layer(np.broadcast_to(np.arange(16.0)[:, None], (2, 16, 3))))[0, :, 0]
+    assert sorted(positions) == list(range(16)) != positions.tolist()
+    assert layer.order(16).tolist() == positions.tolist() != RandomOrder(4).order(16).tolist()
+    np.testing.assert_array_equal(to_numpy(layer(X)), X[:, positions.astype(int)])
     np.testing.assert_array_equal(
         to_numpy(layer.compute_mask(X, keras.ops.convert_to_tensor(MASK))),
-        MASK[:, places.astype(int)],
+        MASK[:, positions.astype(int)],
     )
 
 

@@ -59,8 +59,8 @@ def test_corners_are_aligned_as_the_authors_do():
 @any_range
 def test_images_with_aligned_corners_grow_and_shrink():
     """Growing interpolates. Shrinking is a mean of pixels at both sides, and none of it is lost."""
-    places = [np.linspace(0, side - 1, 11) for side in IMAGES.shape[1:3]]
-    rows, columns = (partial(np.interp, x, range(int(x[-1]) + 1)) for x in places)
+    positions = [np.linspace(0, side - 1, 11) for side in IMAGES.shape[1:3]]
+    rows, columns = (partial(np.interp, x, range(int(x[-1]) + 1)) for x in positions)
     wanted = np.apply_along_axis(columns, 2, np.apply_along_axis(rows, 1, IMAGES))
     assert_close(aligned(IMAGES, 11), wanted)
     step = np.zeros((1, 9, 9, 1))

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.once
 
 
 def naive(old, new):
-    """The old place whose center is nearest to that of each new one, the later one at a tie."""
+    """The old position whose center is nearest to that of each new one, the later one at a tie."""
     near = []
-    for place in range(new):
-        distances = [abs((place + 0.5) / new - (one + 0.5) / old) for one in range(old)]
+    for position in range(new):
+        distances = [abs((position + 0.5) / new - (one + 0.5) / old) for one in range(old)]
         near.append(max(i for i in range(old) if distances[i] < min(distances) + 1e-9))
     return near
 
@@ -40,7 +40,7 @@ def test_nearest_places(old, new):
 
 
 def naive_merged(table, old, new, summed):
-    """For each place of a coarser grid the mean, or the sum, of those that lie nearest to it."""
+    """For each position of a coarser grid the mean, or the sum, of those that lie nearest to it."""
     near = naive(new, old)
     rows = [[] for _ in range(new**2)]
     for row in range(old):

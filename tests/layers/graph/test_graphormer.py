@@ -155,8 +155,10 @@ class BlockOfPath(GraphormerBlock):
         super().build(tokens_shape, (None, self.num_heads, None, None))
 
     def call(self, tokens, mask=None):
-        place = keras.ops.arange(keras.ops.shape(tokens)[1])
-        distance = keras.ops.abs(place[:, None] - place) * keras.ops.arange(1, 3)[:, None, None]
+        position = keras.ops.arange(keras.ops.shape(tokens)[1])
+        distance = (
+            keras.ops.abs(position[:, None] - position) * keras.ops.arange(1, 3)[:, None, None]
+        )
         bias = keras.ops.cast(distance[None], self.compute_dtype) / -4
         return super().call(tokens, bias, tokens_mask=mask)
 

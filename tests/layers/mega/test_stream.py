@@ -57,9 +57,9 @@ def test_a_step_is_compiled_once():
     _, state = quick(block.step)(X[:, 0], block.initial_state(3))
     if keras.config.backend() != "torch":  # whose compiler takes a minute
         step = compiled(step)
-    for place in range(1, 8):
-        outputs, state = step(keras.ops.convert_to_tensor(X[:, place]), state)
-        assert_close(to_numpy(outputs), wanted[:, place])
+    for position in range(1, 8):
+        outputs, state = step(keras.ops.convert_to_tensor(X[:, position]), state)
+        assert_close(to_numpy(outputs), wanted[:, position])
     assert len(traced) == (7 if keras.config.backend() == "torch" else 1)
 
 

@@ -71,8 +71,8 @@ def test_moves_are_rows_and_columns():
     for channel, (down, right) in enumerate(MOVES):
         for row in range(4):
             for column in range(6):
-                place = (row - down) * 6 + column - right
-                expected = MAPS[:, place % 24 // 6, place % 6, channel]
+                position = (row - down) * 6 + column - right
+                expected = MAPS[:, position % 24 // 6, position % 6, channel]
                 np.testing.assert_array_equal(moved[:, row, column, channel], expected)
     assert keras.layers.deserialize(keras.layers.serialize(layer)).shift == [[*m] for m in MOVES]
 

@@ -9,19 +9,21 @@ from keras_permix.ops.backend.triton.windows import HELD, SECTOR, WORD, arc, win
 pytestmark = pytest.mark.once
 
 
-def shortest(places, tokens):
+def shortest(positions, tokens):
     """How far the last of the shortest arc lies, by trying every token as the first."""
-    return min(max((place - start) % tokens for place in places) for start in range(tokens))
+    return min(
+        max((position - start) % tokens for position in positions) for start in range(tokens)
+    )
 
 
 def test_an_arc_is_the_shortest_that_holds_the_places():
     rng = np.random.default_rng(0)
     for _ in range(200):
         tokens = int(rng.integers(1, 40))
-        places = rng.integers(0, tokens, rng.integers(1, 8)).tolist()
-        start, spread = arc(places, tokens)
-        assert max((place - start) % tokens for place in places) == spread
-        assert spread == shortest(places, tokens)
+        positions = rng.integers(0, tokens, rng.integers(1, 8)).tolist()
+        start, spread = arc(positions, tokens)
+        assert max((position - start) % tokens for position in positions) == spread
+        assert spread == shortest(positions, tokens)
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])

@@ -70,7 +70,7 @@ def mlp(x, t, name):
 
 
 def patches(t, name, mean, std):
-    """The convolution that has the stride of its kernel, at each of its places."""
+    """The convolution that has the stride of its kernel, at each of its positions."""
     images = (IMAGES / 255 - mean) / std
     tokens = []
     for row in range(0, PATCH * SIDE, PATCH):

@@ -27,13 +27,13 @@ class _Exchange:
         return _exchange(x, mask, _find(x, mask))
 
     @staticmethod
-    def values_and_trace(x, mask, plan):
-        places = _find(x, mask)
-        return _exchange(x, mask, places), places
+    def values_and_residuals(x, mask, plan):
+        positions = _find(x, mask)
+        return _exchange(x, mask, positions), positions
 
     @staticmethod
-    def take(x, mask, places, plan):
-        return _exchange(x, mask, places)
+    def take(x, mask, positions, plan):
+        return _exchange(x, mask, positions)
 
     undo = take
 
@@ -49,11 +49,11 @@ def _find(x, mask):
     return first, jnp.where(_take(mask, winner), winner, first)
 
 
-def _exchange(x, mask, places):
-    first, winner = places
-    place = jnp.arange(x.shape[1], dtype="int32")[None, :, None]
+def _exchange(x, mask, positions):
+    first, winner = positions
+    position = jnp.arange(x.shape[1], dtype="int32")[None, :, None]
     top, start = _take(x, winner), x[:, :1] if mask is None else _take(x, first)
-    out = jnp.where(place == first, top, jnp.where(place == winner, start, x))
+    out = jnp.where(position == first, top, jnp.where(position == winner, start, x))
     return out if mask is None else jnp.where(mask, out, jnp.zeros((), x.dtype))
 
 
@@ -61,8 +61,8 @@ def _argmax(x):
     return jnp.argmax(x, axis=1, keepdims=True).astype("int32")
 
 
-def _take(x, place):
-    return jnp.take_along_axis(x, place, axis=1, mode="promise_in_bounds")
+def _take(x, position):
+    return jnp.take_along_axis(x, position, axis=1, mode="promise_in_bounds")
 
 
 def _key(x):

@@ -17,10 +17,10 @@ from keras_permix.ops.backend.jax.shift import pack, shift_to_front, unpack, uns
 
 
 def values(x, real, plan):
-    return values_and_trace(x, real, plan)[0]
+    return values_and_residuals(x, real, plan)[0]
 
 
-def values_and_trace(x, real, plan):
+def values_and_residuals(x, real, plan):
     shifted = shift_to_front(x, real, plan)
     marked = _descends(shifted)
     if plan.aligned:

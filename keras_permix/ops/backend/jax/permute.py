@@ -1,12 +1,12 @@
 """Permute tokens by a plan in JAX: shifts, swapped pairs, sorted groups.
 
 A kind of permutation is a module or an object with four functions. `real` marks the real tokens,
-and is None if all tokens are real. `trace` holds the order, which depends on the data:
+and is None if all tokens are real. `residuals` holds the order, which depends on the data:
 
 * `values(x, real, plan)`: the result,
 * `values_and_trace(x, real, plan)`,
-* `take(x, real, trace, plan)`: the same permutation of another tensor,
-* `undo(x, real, trace, plan)`: the transpose of `take`, its inverse.
+* `take(x, real, residuals, plan)`: the same permutation of another tensor,
+* `undo(x, real, residuals, plan)`: the transpose of `take`, its inverse.
 """
 
 from functools import partial
@@ -54,8 +54,8 @@ def _differentiable(x, real, kind, plan):
 @_differentiable.defjvp
 def _derivative(kind, plan, primals, tangents):
     x, real = primals
-    out, trace = kind.values_and_trace(lax.stop_gradient(x), real, plan)
-    known = (real, trace)
+    out, residuals = kind.values_and_residuals(lax.stop_gradient(x), real, plan)
+    known = (real, residuals)
     return _found(x, out, known, kind, plan), _take(tangents[0], known, kind, plan)
 
 

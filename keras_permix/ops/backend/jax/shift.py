@@ -1,7 +1,7 @@
 """Shift each channel circularly by a separate step, and pack real tokens to the front, in JAX.
 
-A shift needs no trace, because it does not depend on the data. The tables that pack tokens are made
-from sums instead of sorts.
+A shift needs no residuals, because it does not depend on the data. The tables that pack tokens are
+made from sums instead of sorts.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from keras_permix.ops.backend.jax.runtime import apart
-from keras_permix.ops.backend.plan import shift_places
+from keras_permix.ops.backend.plan import shift_positions
 from keras_permix.ops.reference.packing import steps_modulo
 
 UNIQUE = dict(mode="promise_in_bounds", unique_indices=True, wrap_negative_indices=False)
@@ -21,8 +21,8 @@ class Real(NamedTuple):
 
     mask: jax.Array  # (batch, tokens), booleans
     lengths: jax.Array  # (batch,), the number of real tokens
-    places: jax.Array  # (batch, tokens), the new place of each token; padding goes last
-    order: jax.Array  # (batch, tokens), the token that goes to each place
+    positions: jax.Array  # (batch, tokens), the new position of each token; padding goes last
+    order: jax.Array  # (batch, tokens), the token that goes to each position
     steps: jax.Array | None  # (batch, channels), from 0 to the number of real tokens
     back: jax.Array | None  # the steps back
 
@@ -32,11 +32,13 @@ def find_real(mask, plan):
     token = jnp.arange(mask.shape[1], dtype="int32")
     before = jnp.cumsum(mask, axis=1, dtype="int32")
     lengths = jnp.sum(mask, axis=1, dtype="int32")
-    places = jnp.where(mask, before - 1, lengths[:, None] + token - before)
-    order = jax.vmap(lambda places: jnp.zeros_like(token).at[places].set(token, **UNIQUE))(places)
+    positions = jnp.where(mask, before - 1, lengths[:, None] + token - before)
+    order = jax.vmap(lambda positions: jnp.zeros_like(token).at[positions].set(token, **UNIQUE))(
+        positions
+    )
     steps = _steps(plan, lengths, mask.shape[1])
     back = None if steps is None else jnp.where(steps > 0, lengths[:, None] - steps, 0)
-    return Real(mask, lengths, places, order, steps, back)
+    return Real(mask, lengths, positions, order, steps, back)
 
 
 def pack(x, real):
@@ -45,7 +47,7 @@ def pack(x, real):
 
 def unpack(x, real):
     """Bring packed tokens back; padding becomes 0."""
-    return x if real is None else clear(_take_tokens(x, real.places), real)
+    return x if real is None else clear(_take_tokens(x, real.positions), real)
 
 
 def clear(x, real):
@@ -70,15 +72,15 @@ def values(x, real, plan):
     return _spread(x, real, real.steps)
 
 
-def values_and_trace(x, real, plan):
+def values_and_residuals(x, real, plan):
     return values(x, real, plan), None
 
 
-def take(x, real, trace, plan):
+def take(x, real, residuals, plan):
     return values(x, real, plan)
 
 
-def undo(grad, real, trace, plan):
+def undo(grad, real, residuals, plan):
     if real is None:
         return _shift_all(grad, plan.steps, back=True)
     return _spread(grad, real, real.back)
@@ -109,15 +111,15 @@ def shift_sample(x, steps, length):
     return take_values(x, source_of(token, steps, length))
 
 
-def source_of(place, steps, length):
-    """Return the source of each place, which wraps around within the real tokens."""
-    source = place - steps
+def source_of(position, steps, length):
+    """Return the source of each position, which wraps around within the real tokens."""
+    source = position - steps
     source = jnp.where(source < 0, source + length, source)
-    return jnp.where(place < length, source, place)
+    return jnp.where(position < length, source, position)
 
 
 def take_values(x, tokens):
-    """Take the value of a token for every place and channel; both are (tokens, channels)."""
+    """Take the value of a token for every position and channel; both are (tokens, channels)."""
     return x.at[tokens, jnp.arange(x.shape[1])].get(**UNIQUE)
 
 
@@ -130,17 +132,17 @@ def _spread(x, real, steps):
 
 def _unpack(x, real, steps):
     """Shift packed tokens, and bring them back."""
-    return clear(_look_up(real.places[:, :, None], x, real, steps), real)
+    return clear(_look_up(real.positions[:, :, None], x, real, steps), real)
 
 
-def _look_up(places, x, real, steps):
-    """Return the values at places, (batch, tokens, 1), of shifted packed tokens."""
-    source = source_of(places, steps[:, None], real.lengths[:, None, None])
+def _look_up(positions, x, real, steps):
+    """Return the values at positions, (batch, tokens, 1), of shifted packed tokens."""
+    source = source_of(positions, steps[:, None], real.lengths[:, None, None])
     return jax.vmap(take_values)(x, source)
 
 
 def _shift_all(x, steps, back=False):
     if steps is None:
         return x
-    places = shift_places(steps, x.shape[1], back)
-    return apart(jax.vmap(lambda x: x.ravel().at[places].get(**UNIQUE).reshape(x.shape)), x)
+    positions = shift_positions(steps, x.shape[1], back)
+    return apart(jax.vmap(lambda x: x.ravel().at[positions].get(**UNIQUE).reshape(x.shape)), x)

@@ -1,7 +1,7 @@
 """Permute tokens on TPUs in JAX, by Pallas kernels, or by XLA for calls without kernels.
 
 Both implement the same six functions of integers, the bits of floats. TPUs gather slowly, so shifts
-are rolls, and sorted values return to their places by a sort.
+are rolls, and sorted values return to their positions by a sort.
 
 Kernels require masks whose real tokens come first. For other masks, tokens are packed before a
 kernel and unpacked after it, which is decided at run time.
@@ -33,7 +33,7 @@ class Pallas:
     interpret: bool = False
 
     def __call__(self, name):
-        file = "sort" if name in ("sort", "sort_with_places", "unsort") else "pairs"
+        file = "sort" if name in ("sort", "sort_with_positions", "unsort") else "pairs"
         module = import_module(f"{__package__}.tpu.{file}")
         return partial(getattr(module, name), interpret=self.interpret)
 
@@ -77,41 +77,41 @@ class Words:
 
     def values(self, x, real, plan):
         if _in_pairs(x, real, plan) or plan.aligned or plan.group_size == 1:
-            return self.values_and_trace(x, real, plan)[0]
+            return self.values_and_residuals(x, real, plan)[0]
         bits = self._shift(_to_words(x), real, plan)
         sort = partial(self._sort, "sort", plan, is_floating(x.dtype))
         return from_bits(self._call(sort, real, bits)[0], x.dtype)
 
-    def values_and_trace(self, x, real, plan):
-        bits, floating, trace = _to_words(x), is_floating(x.dtype), None
+    def values_and_residuals(self, x, real, plan):
+        bits, floating, residuals = _to_words(x), is_floating(x.dtype), None
         if _in_pairs(x, real, plan):
             sort = partial(self._shifted, "sort_pairs", plan, floating=floating)
-            bits, trace = self._call(sort, real, bits)
-            return from_bits(bits, x.dtype), trace
+            bits, residuals = self._call(sort, real, bits)
+            return from_bits(bits, x.dtype), residuals
         bits = self._shift(bits, real, plan)
         if plan.group_size > 1:
-            sort = partial(self._sort, "sort_with_places", plan, floating)
-            bits, trace = self._call(sort, real, bits)
-        return from_bits(bits, x.dtype), trace
+            sort = partial(self._sort, "sort_with_positions", plan, floating)
+            bits, residuals = self._call(sort, real, bits)
+        return from_bits(bits, x.dtype), residuals
 
-    def take(self, x, real, trace, plan):
+    def take(self, x, real, residuals, plan):
         bits = self._shift(_to_words(x), real, plan)
         if _in_pairs(x, real, plan):
             swap = partial(self._shifted, "unsort_pairs", plan._replace(steps=None))
-            [bits] = self._call(swap, real and real._replace(steps=None), bits, trace)
+            [bits] = self._call(swap, real and real._replace(steps=None), bits, residuals)
         elif plan.group_size > 1:
-            [bits] = self._call(partial(_take, plan), real, bits, trace)
+            [bits] = self._call(partial(_take, plan), real, bits, residuals)
         return from_bits(bits, x.dtype)
 
-    def undo(self, grad, real, trace, plan):
+    def undo(self, grad, real, residuals, plan):
         bits, tokens = _to_words(grad), grad.shape[1]
         plan = plan._replace(steps=plan.steps and tuple(-step % tokens for step in plan.steps))
         real = real and real._replace(steps=real.back)
         if _in_pairs(grad, real, plan):
             swap = partial(self._shifted, "unsort_pairs", plan)
-            return from_bits(self._call(swap, real, bits, trace)[0], grad.dtype)
+            return from_bits(self._call(swap, real, bits, residuals)[0], grad.dtype)
         if plan.group_size > 1:
-            [bits] = self._call(partial(self._unsort, "unsort", plan), real, bits, trace)
+            [bits] = self._call(partial(self._unsort, "unsort", plan), real, bits, residuals)
         return from_bits(self._shift(bits, real, plan), grad.dtype)
 
     def _shift(self, bits, real, plan):
@@ -164,26 +164,26 @@ class Words:
             bits = jnp.where(_first(bits, real), bits, _last(bits.dtype, floating, plan))
         groups = self.way(name)(_cut(bits, plan), floating=floating)
         groups = [groups] if name == "sort" else _align(*groups) if plan.aligned else groups
-        bits, *places = (_turn(join(array, bits.shape[1]), plan) for array in groups)
-        return [_clear(bits, real), *places]
+        bits, *positions = (_flip(join(array, bits.shape[1]), plan) for array in groups)
+        return [_clear(bits, real), *positions]
 
-    def _unsort(self, name, plan, real, bits, places):
-        # The padding of the last group gets the largest places.
-        groups = self.way(name)(_cut(bits, plan), _cut(places, plan))
+    def _unsort(self, name, plan, real, bits, positions):
+        # The padding of the last group gets the largest positions.
+        groups = self.way(name)(_cut(bits, plan), _cut(positions, plan))
         return [_clear(join(groups, bits.shape[1]), real)]
 
-    def _call(self, function, real, bits, *traces):
-        """Call `function(real, bits, *traces)` on every device for its part of the batch.
+    def _call(self, function, real, bits, *residuals):
+        """Call `function(real, bits, *residuals)` on every device for its part of the batch.
 
-        It returns a list of bits and traces. Traces are those of packed tokens.
+        It returns a list of bits and residuals, of packed tokens.
         """
         if real is None:
-            return divided(partial(function, None), self.division)(bits, *traces)
+            return divided(partial(function, None), self.division)(bits, *residuals)
 
         def call(real, *arrays):
-            def moved(bits, *traces):
-                bits, *traces = function(real, self.way("pack")(bits, real.mask), *traces)
-                return [clear(self.way("unpack")(bits, real.mask), real), *traces]
+            def moved(bits, *residuals):
+                bits, *residuals = function(real, self.way("pack")(bits, real.mask), *residuals)
+                return [clear(self.way("unpack")(bits, real.mask), real), *residuals]
 
             def as_they_are(*arrays):
                 return list(function(real, *arrays))
@@ -191,7 +191,7 @@ class Words:
             packed = (real.mask == _first(arrays[0], real)[..., 0]).all()
             return lax.cond(packed, as_they_are, moved, *arrays)
 
-        return divided(call, self.division)(real, bits, *traces)
+        return divided(call, self.division)(real, bits, *residuals)
 
 
 def _in_pairs(x, real, plan):
@@ -201,7 +201,7 @@ def _in_pairs(x, real, plan):
 
 
 def _first(x, real):
-    """Mark the places of packed real tokens."""
+    """Mark the positions of packed real tokens."""
     return jnp.arange(x.shape[1], dtype="int32")[:, None] < real.lengths[:, None, None]
 
 
@@ -216,9 +216,9 @@ def _last(dtype, floating, plan):
     return last if plan.descending is None else np.where(plan.descending, least, last).astype(dtype)
 
 
-def _take(plan, real, bits, trace):
-    places = cut(trace, plan.group_size, 0).astype("int32")
-    groups = jnp.take_along_axis(_cut(bits, plan), places, axis=2)
+def _take(plan, real, bits, residuals):
+    positions = cut(residuals, plan.group_size, 0).astype("int32")
+    groups = jnp.take_along_axis(_cut(bits, plan), positions, axis=2)
     return [_clear(join(groups, bits.shape[1]), real)]
 
 
@@ -233,14 +233,14 @@ def _cut(bits, plan):
     return cut(bits, plan.group_size, jnp.iinfo(bits.dtype).max)
 
 
-def _turn(bits, plan):
+def _flip(bits, plan):
     """Reverse descending channels, which are one group."""
     if plan.descending is None:
         return bits
     return jnp.where(np.array(plan.descending), bits[:, ::-1], bits)
 
 
-def _align(groups, places):
+def _align(groups, positions):
     """Give the tokens of every group the ranks of channel 0, by gathering whole rows."""
-    rank = jnp.argsort(places[..., :1].astype("int32"), axis=2)
-    return (jnp.take_along_axis(array, rank, axis=2) for array in (groups, places))
+    rank = jnp.argsort(positions[..., :1].astype("int32"), axis=2)
+    return (jnp.take_along_axis(array, rank, axis=2) for array in (groups, positions))

@@ -42,17 +42,17 @@ def sort(groups, floating):
     return to_key(key, signs)
 
 
-def sort_with_places(groups, floating):
+def sort_with_positions(groups, floating):
     key, minus = _stable_key(groups, floating)
-    place = lax.broadcasted_iota("int32", groups.shape, 2)
-    key, low = _sort([key.astype("int32"), 2 * place + minus], keys=2)
+    position = lax.broadcasted_iota("int32", groups.shape, 2)
+    key, low = _sort([key.astype("int32"), 2 * position + minus], keys=2)
     key = (key - (low & 1)).astype(groups.dtype)
     small = "int16" if groups.shape[2] < 1 << 15 else "int32"
     return to_key(key, mirror(key, floating)), (low >> 1).astype(small)
 
 
-def unsort(groups, places):
-    return _sort([places.astype("int32"), groups], keys=1)[1]
+def unsort(groups, positions):
+    return _sort([positions.astype("int32"), groups], keys=1)[1]
 
 
 def _sort(operands, keys):

@@ -79,24 +79,24 @@ class Kernels:
     division: Division | None
 
     def values(self, x, real, plan):
-        return self._order(x, real, plan, traced=False)[0]
+        return self._order(x, real, plan, with_residuals=False)[0]
 
-    def values_and_trace(self, x, real, plan):
-        return self._order(x, real, plan, traced=True)
+    def values_and_residuals(self, x, real, plan):
+        return self._order(x, real, plan, with_residuals=True)
 
-    def take(self, x, real, trace, plan):
+    def take(self, x, real, residuals, plan):
         x = self._shift(x, real, plan)
         if plan.group_size == 1:
             return x
         token = jnp.arange(x.shape[1], dtype="int32")[None, :, None]
         if plan.orders_pairs():
-            words = jnp.take(trace, token[0, :, 0] // WORD.value, axis=1)
+            words = jnp.take(residuals, token[0, :, 0] // WORD.value, axis=1)
             source = token ^ (words >> (token % WORD.value // 2)) & 1
         else:
-            source = token // plan.group_size * plan.group_size + trace
+            source = token // plan.group_size * plan.group_size + residuals
         return unpack(jnp.take_along_axis(pack(x, real), source, axis=1), real)
 
-    def undo(self, grad, real, trace, plan):
+    def undo(self, grad, real, residuals, plan):
         if plan.group_size == 1:
             return self._shift(grad, real, plan, back=True)
         if plan.orders_pairs():
@@ -104,17 +104,17 @@ class Kernels:
             def undo(run, grad, reads, swaps):
                 return undo_pairs(run, grad, swaps, reads)
 
-            return self._call(undo, grad, real, plan, trace, back=True)
+            return self._call(undo, grad, real, plan, residuals, back=True)
 
-        def undo(run, grad, reads, places):
-            return put_back(run, grad, places, plan.group_size, reads.real)
+        def undo(run, grad, reads, positions):
+            return put_back(run, grad, positions, plan.group_size, reads.real)
 
-        return self._shift(self._call(undo, grad, real, plan, trace), real, plan, back=True)
+        return self._shift(self._call(undo, grad, real, plan, residuals), real, plan, back=True)
 
-    def _order(self, x, real, plan, traced):
+    def _order(self, x, real, plan, with_residuals):
         if plan.group_size == 1:
             return self._shift(x, real, plan), None
-        options = dict(aligned=plan.aligned, traced=traced)
+        options = dict(aligned=plan.aligned, with_residuals=with_residuals)
         if plan.orders_pairs():
             return self._call(partial(order_pairs, **options), x, real, plan)
         if plan.descending is not None:
@@ -132,16 +132,16 @@ class Kernels:
             return x
         return self._call(shift, x, real, plan, back=back)
 
-    def _call(self, function, x, real, plan, *traces, back=False):
-        """Call `function(run, x, reads, *traces)` for the part of the batch on every device."""
+    def _call(self, function, x, real, plan, *residuals, back=False):
+        """Call `function(run, x, reads, *residuals)` for the part of the batch on every device."""
         masked = None
         if real is not None:
             moves = real.steps if back else real.back
             masked = real.order, real.lengths, _zeros(x) if moves is None else moves
 
         @custom_vmap
-        def call(x, masked, *traces):
-            return function(self.run, x, _reads(x, masked, plan.steps, back), *traces)
+        def call(x, masked, *residuals):
+            return function(self.run, x, _reads(x, masked, plan.steps, back), *residuals)
 
         @call.def_vmap
         def map_call(size, batched, *arrays):
@@ -153,7 +153,7 @@ class Kernels:
             out = jax.tree.map(lambda array: array.reshape(size, -1, *array.shape[1:]), out)
             return out, jax.tree.map(lambda _: True, out)
 
-        return divided(call, self.division)(x, masked, *traces)
+        return divided(call, self.division)(x, masked, *residuals)
 
 
 def _zeros(x):

@@ -33,8 +33,8 @@ def _find(x, mask):
 def _first(marked):
     """Return the first marked token, or the number of tokens."""
     tokens = tf.shape(marked)[1]
-    places = tf.where(marked, tf.range(tokens)[None, :, None], tokens)
-    return tf.reduce_min(places, axis=1, keepdims=True)
+    positions = tf.where(marked, tf.range(tokens)[None, :, None], tokens)
+    return tf.reduce_min(positions, axis=1, keepdims=True)
 
 
 def _take(x, token):
@@ -43,8 +43,8 @@ def _take(x, token):
 
 @compiled
 def _exchange(x, first, winner, mask):
-    place = tf.range(tf.shape(x)[1])[None, :, None]
+    position = tf.range(tf.shape(x)[1])[None, :, None]
     start, top = _take(x, first), _take(x, winner)
-    out = tf.where(place == first, top, tf.where(place == winner, start, x))
+    out = tf.where(position == first, top, tf.where(position == winner, start, x))
     out = out if mask is None else tf.where(mask, out, tf.zeros_like(out))
     return tf.ensure_shape(out, x.shape)

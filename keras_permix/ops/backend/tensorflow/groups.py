@@ -1,7 +1,7 @@
 """Sort groups in TensorFlow, for each sample (tokens, channels).
 
 Groups are sorted as integers in the order of the values, by a bitonic network along the tokens.
-When a gradient is needed, the integers hold the places below the values, which makes the sort
+When a gradient is needed, the integers hold the positions below the values, which makes the sort
 stable and returns the source of each value. The first `length` tokens of a sample are real, or all
 tokens if it is None.
 """
@@ -24,14 +24,14 @@ def arrangement(plan, on_cpu):
         return _each(partial(_values, **sort), x, length, x.dtype, on_cpu)
 
     def order(x, length):
-        dtypes = (x.dtype, tf.as_dtype(_trace_type(x.shape[1])))
+        dtypes = (x.dtype, tf.as_dtype(_residual_dtype(x.shape[1])))
         return _each(partial(_order, **sort), x, length, dtypes, on_cpu)
 
-    def take(x, trace):
-        return _each(_take, x, trace, x.dtype, on_cpu)
+    def take(x, residuals):
+        return _each(_take, x, residuals, x.dtype, on_cpu)
 
-    def put(x, trace):
-        return _each(_put, x, trace, x.dtype, on_cpu)
+    def put(x, residuals):
+        return _each(_put, x, residuals, x.dtype, on_cpu)
 
     return values, order, take, put
 
@@ -54,7 +54,7 @@ def _at_least_one(x):
     return tf.pad(x, [[0, missing], [0, 0], [0, 0]])
 
 
-def _trace_type(tokens):
+def _residual_dtype(tokens):
     return "int32" if tokens is None else small_integer(tokens)
 
 
@@ -68,25 +68,25 @@ def _order(x, length=None, *, plan, by_blocks):
     """Sort like `_values`, and return the source token of each value."""
     out, token = _sort_with_tokens(x, length, plan, by_blocks)
     out = _align(out, x, length, plan, by_blocks)
-    return out, tf.cast(_align(token, x, length, plan, by_blocks), _trace_type(x.shape[0]))
+    return out, tf.cast(_align(token, x, length, plan, by_blocks), _residual_dtype(x.shape[0]))
 
 
-def _take(x, trace):
-    """Permute by a trace."""
-    return tf.reshape(tf.gather(tf.reshape(x, [-1]), _places(trace)), tf.shape(x))
+def _take(x, residuals):
+    """Permute by residuals."""
+    return tf.reshape(tf.gather(tf.reshape(x, [-1]), _positions(residuals)), tf.shape(x))
 
 
-def _put(grad, trace):
+def _put(grad, residuals):
     """Undo `_take`."""
     empty, flat = tf.zeros([tf.size(grad)], grad.dtype), tf.reshape(grad, [-1])
     return tf.reshape(
-        tf.tensor_scatter_nd_update(empty, _places(trace)[:, None], flat), tf.shape(grad)
+        tf.tensor_scatter_nd_update(empty, _positions(residuals)[:, None], flat), tf.shape(grad)
     )
 
 
-def _places(trace):
-    channels = trace.shape[1]
-    return tf.reshape(tf.cast(trace, "int32") * channels + tf.range(channels), [-1])
+def _positions(residuals):
+    channels = residuals.shape[1]
+    return tf.reshape(tf.cast(residuals, "int32") * channels + tf.range(channels), [-1])
 
 
 def _align(x, unsorted, length, plan, by_blocks):
@@ -105,7 +105,7 @@ def _sort_with_tokens(x, length, plan, by_blocks):
     key, own = to_key(x), tf.range(tokens)[:, None]
     narrow = key.dtype.size <= 2 and (plan.group_size or 1 << 31) <= 1 << 15
     wide, bits = (tf.int32, 16) if narrow else (tf.int64, 32)
-    # -0.0 must equal 0.0; a bit below the place stores its sign.
+    # -0.0 must equal 0.0; a bit below the position stores its sign.
     minus = tf.cast(is_minus_zero(key, x.dtype), wide)
     low = 2 * tf.cast(own % size, wide) + minus
     packed = _sort((tf.cast(key, wide) + minus) * (1 << bits) + low, length, plan, by_blocks)
@@ -119,13 +119,13 @@ def _sort_with_tokens(x, length, plan, by_blocks):
 
 
 def _sort_halves(x, length, plan, by_blocks):
-    """Sort 64-bit values, which leave no room for places, by the lower, then the upper 32 bits."""
+    """Sort 64-bit values, which leave no bits for positions, by the lower, then the upper half."""
     ranks = to_ranks(x)
     lower = tf.cast(tf.bitwise.bitwise_and(ranks, (1 << 32) - 1) + tf.int32.min, "int32")
     upper = tf.cast(tf.bitwise.right_shift(ranks, tf.constant(32, ranks.dtype)), "int32")
     _, token = _sort_with_tokens(lower, length, plan._replace(descending=None), by_blocks)
-    _, place = _sort_with_tokens(_take(upper, token), length, plan, by_blocks)
-    token = _take(token, place)
+    _, position = _sort_with_tokens(_take(upper, token), length, plan, by_blocks)
+    token = _take(token, position)
     return _take(x, token), token
 
 
@@ -133,10 +133,10 @@ def _sort(key, length, plan, by_blocks):
     """Sort integers in groups along the tokens."""
     tokens, size = _sizes(key, plan)
     groups, channels = -(-tokens // size), key.shape[1]
-    turn = None
+    flip = None
     if plan.descending is not None:
-        turn = tf.constant(-np.array(plan.descending, "int64"), key.dtype)
-        key = xor(key, turn)
+        flip = tf.constant(-np.array(plan.descending, "int64"), key.dtype)
+        key = xor(key, flip)
     if length is not None:
         key = tf.where(tf.range(tokens)[:, None] < length, key, key.dtype.max)
     runs = tf.reshape(_fill_up(key, groups * size, 0), (groups, size, channels))
@@ -145,7 +145,7 @@ def _sort(key, length, plan, by_blocks):
     else:
         runs = network.sort(_fill_up(runs, power_of_two(size), 1), by_blocks)[:, :size]
     key = tf.reshape(runs, (groups * size, channels))[:tokens]
-    return key if turn is None else xor(key, turn)
+    return key if flip is None else xor(key, flip)
 
 
 def _sizes(x, plan):
@@ -167,18 +167,18 @@ def _fill_up(x, length, axis):
 def _sort_any_number(runs):
     """Sort (groups, tokens, channels) along an unknown number of tokens, by the network in a loop.
 
-    Smaller values always move to smaller places, so that places after the last token, up to a power
-    of two, can be omitted.
+    Smaller values always move to smaller positions, so that positions after the last token, up to a
+    power of two, can be omitted.
     """
     tokens = tf.shape(runs)[1]
-    place = tf.range(tokens)
+    position = tf.range(tokens)
 
     def compare(level, stride, runs):
-        """Compare first with the mirrored place in a block of `level`, then `stride` apart."""
-        partner = xor(place, tf.where(2 * stride == level, level - 1, stride))
-        partner = tf.where(partner < tokens, partner, place)
+        """Compare first with the mirrored position in a block of `level`, then `stride` apart."""
+        partner = xor(position, tf.where(2 * stride == level, level - 1, stride))
+        partner = tf.where(partner < tokens, partner, position)
         other = tf.gather(runs, partner, axis=1)
-        low = (place < partner)[:, None]
+        low = (position < partner)[:, None]
         runs = tf.where(low, tf.minimum(runs, other), tf.maximum(runs, other))
         last = stride == 1
         level = tf.where(last, 2 * level, level)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_permix.ops.backend.plan import shift_places
+from keras_permix.ops.backend.plan import shift_positions
 from keras_permix.ops.reference.packing import steps_modulo
 
 
 class Packing(NamedTuple):
-    """Hold the places of tokens: real tokens first, in order, then padding.
+    """Hold the positions of tokens: real tokens first, in order, then padding.
 
     For a known number of tokens without padding, only the steps are set.
     """
@@ -21,8 +21,8 @@ class Packing(NamedTuple):
     steps: tuple | tf.Tensor | None  # from 0 to `length` - 1, (batch, 1, channels) or known
     length: tf.Tensor | None = None  # (batch, 1, 1), the number of real tokens
     mask: tf.Tensor | None = None  # (batch, tokens), True at real tokens; None: all tokens
-    place: tf.Tensor | None = None  # (batch, tokens), the place of each token; None: unchanged
-    token: tf.Tensor | None = None  # (batch, tokens), the token at each place
+    position: tf.Tensor | None = None  # (batch, tokens), of each token; None: unchanged
+    token: tf.Tensor | None = None  # (batch, tokens), the token at each position
 
 
 def find_packing(x, mask, plan):
@@ -48,15 +48,15 @@ def _real(x, mask):
     real = tf.cast(mask, "int32")
     length = tf.reduce_sum(real, axis=1, keepdims=True)
     behind = length + tf.cumsum(1 - real, axis=1)
-    place = tf.where(mask, tf.cumsum(real, axis=1), behind) - 1
+    position = tf.where(mask, tf.cumsum(real, axis=1), behind) - 1
     start = tokens * tf.range(batch)[:, None]
-    token = tf.math.invert_permutation(tf.reshape(start + place, [-1]))
+    token = tf.math.invert_permutation(tf.reshape(start + position, [-1]))
     token = tf.reshape(token, (batch, tokens)) - start
-    return Packing(None, length[:, :, None], mask, place, token)
+    return Packing(None, length[:, :, None], mask, position, token)
 
 
 def pack(x, packing, steps=None):
-    """Bring tokens to their places, and shift every channel by its step."""
+    """Bring tokens to their positions, and shift every channel by its step."""
     if steps is None:
         return x if packing.token is None else tf.gather(x, packing.token, batch_dims=1)
     if packing.length is None:
@@ -67,11 +67,11 @@ def pack(x, packing, steps=None):
 def unpack(x, packing, steps=None):
     """Undo `pack`, and set padding to zero."""
     if steps is None:
-        out = x if packing.place is None else tf.gather(x, packing.place, batch_dims=1)
+        out = x if packing.position is None else tf.gather(x, packing.position, batch_dims=1)
     elif packing.length is None:
         return _take_known(x, steps, back=True)
     else:
-        out = take(x, _shifted(_places(x, packing), packing, steps, back=True))
+        out = take(x, _shifted(_positions(x, packing), packing, steps, back=True))
     return _clear(out, packing)
 
 
@@ -81,40 +81,40 @@ def shift(x, packing, steps, back=False):
         return _clear(x, packing)
     if packing.length is None:
         return _take_known(x, steps, back)
-    places = _shifted(_places(x, packing), packing, steps, back)
-    return _clear(take(x, _tokens(places, packing)), packing)
+    positions = _shifted(_positions(x, packing), packing, steps, back)
+    return _clear(take(x, _tokens(positions, packing)), packing)
 
 
 def take(x, tokens):
     """Take a token for every channel: `out[b, n, c] = x[b, tokens[b, n, c], c]`."""
     batch, length, channels = tf.unstack(tf.shape(x))
-    places = tokens * channels + tf.range(channels)
-    return tf.gather(tf.reshape(x, (batch, length * channels)), places, batch_dims=1)
+    positions = tokens * channels + tf.range(channels)
+    return tf.gather(tf.reshape(x, (batch, length * channels)), positions, batch_dims=1)
 
 
 def _take_known(x, steps, back=False):
     _, tokens, channels = x.shape
     flat = tf.reshape(x, (-1, tokens * channels))
-    flat = tf.gather(flat, shift_places(steps, tokens, back), axis=1)
+    flat = tf.gather(flat, shift_positions(steps, tokens, back), axis=1)
     return tf.reshape(flat, (-1, tokens, channels))
 
 
-def _shifted(place, packing, steps, back=False):
-    """Return the sources of the values at real places, (batch, tokens), per channel."""
-    place, length = place[:, :, None], packing.length
-    moved = place + steps if back else place - steps
-    # Places are off by at most one length, so adding or subtracting it replaces a division.
+def _shifted(position, packing, steps, back=False):
+    """Return the sources of the values at real positions, (batch, tokens), per channel."""
+    position, length = position[:, :, None], packing.length
+    moved = position + steps if back else position - steps
+    # Positions are off by at most one length, so adding or subtracting it replaces a division.
     over = moved >= length if back else moved < 0
     moved = tf.where(over, moved - length if back else moved + length, moved)
-    return tf.where(place < length, moved, place)
+    return tf.where(position < length, moved, position)
 
 
-def _tokens(places, packing):
-    return places if packing.token is None else tf.gather(packing.token, places, batch_dims=1)
+def _tokens(positions, packing):
+    return positions if packing.token is None else tf.gather(packing.token, positions, batch_dims=1)
 
 
-def _places(x, packing):
-    return _range(x) if packing.place is None else packing.place
+def _positions(x, packing):
+    return _range(x) if packing.position is None else packing.position
 
 
 def _range(x):

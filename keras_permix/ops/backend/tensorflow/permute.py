@@ -1,7 +1,7 @@
 """Permute tokens by a plan in TensorFlow.
 
-Tokens are packed and shifted, arranged in pairs or groups, and unpacked. Arranging returns a trace
-of the order, which depends on the data; the gradient is the inverse by this trace.
+Tokens are packed and shifted, arranged in pairs or groups, and unpacked. Arranging also returns
+residuals, which hold the order. The order depends on the data; the gradient is its inverse.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ class Arrangement(NamedTuple):
     """Arrange packed tokens in pairs or groups; the first `length` tokens are real."""
 
     values: Callable  # (x, length) -> arranged values
-    order: Callable  # (x, length) -> arranged values, and a trace
-    take: Callable  # (x, trace) -> values arranged by the trace
-    put: Callable  # (x, trace) -> the inverse of `take`
+    order: Callable  # (x, length) -> arranged values, and residuals
+    take: Callable  # (x, residuals) -> values arranged by the residuals
+    put: Callable  # (x, residuals) -> the inverse of `take`
 
 
 def permute(x, mask, plan):
@@ -77,37 +77,37 @@ def _arranged(arrange, plan):
         return tf.ensure_shape(unpack(out, packing), x.shape)
 
     @compiled
-    def values_and_trace(x, mask):
+    def values_and_residuals(x, mask):
         packing = find_packing(x, mask, plan)
-        out, trace = arrange.order(pack(x, packing, packing.steps), packing.length)
-        return tf.ensure_shape(unpack(out, packing), x.shape), trace
+        out, residuals = arrange.order(pack(x, packing, packing.steps), packing.length)
+        return tf.ensure_shape(unpack(out, packing), x.shape), residuals
 
     @compiled
-    def take(x, mask, trace):
+    def take(x, mask, residuals):
         packing = find_packing(x, mask, plan)
-        out = arrange.take(pack(x, packing, packing.steps), trace)
+        out = arrange.take(pack(x, packing, packing.steps), residuals)
         return tf.ensure_shape(unpack(out, packing), x.shape)
 
     @compiled
-    def put(grad, mask, trace):
+    def put(grad, mask, residuals):
         packing = find_packing(grad, mask, plan)
-        out = tf.ensure_shape(arrange.put(pack(grad, packing), trace), grad.shape)
+        out = tf.ensure_shape(arrange.put(pack(grad, packing), residuals), grad.shape)
         return tf.ensure_shape(unpack(out, packing, packing.steps), grad.shape)
 
     def permute(x, mask):
-        def inverse(grad, trace):
-            by_trace = dict(mask=mask, trace=trace)
-            return linear(partial(put, **by_trace), partial(take, **by_trace))(grad)
+        def inverse(grad, residuals):
+            by_residuals = dict(mask=mask, residuals=residuals)
+            return linear(partial(put, **by_residuals), partial(take, **by_residuals))(grad)
 
         @tf.custom_gradient
         def differentiable(x):
             x = tf.stop_gradient(x)  # keeps the loops inside off the tape
             if could_possibly_record():
-                out, trace = values_and_trace(x, mask)
-                return out, lambda grad: inverse(tf.ensure_shape(grad, x.shape), trace)
+                out, residuals = values_and_residuals(x, mask)
+                return out, lambda grad: inverse(tf.ensure_shape(grad, x.shape), residuals)
             # A function that was traced without a tape may still be differentiated.
             return values(x, mask), lambda grad: inverse(
-                tf.ensure_shape(grad, x.shape), values_and_trace(x, mask)[1]
+                tf.ensure_shape(grad, x.shape), values_and_residuals(x, mask)[1]
             )
 
         return differentiable(x)

@@ -2,7 +2,7 @@
 
 Both functions take (x, lengths, plan, traced) and sort the first `lengths` tokens of every sample,
 or all tokens, in groups; the last group may be shorter. They return the sorted tensor and, if
-`traced`, the source token of each value, in the smallest integer dtype.
+`with_residuals`, the source token of each value, in the smallest integer dtype.
 """
 
 import torch
@@ -12,13 +12,13 @@ from keras_permix.ops.backend.torch.numpy_sort import counting_to, sort_in_numpy
 from keras_permix.ops.backend.torch.runtime import compiling, exporting
 
 
-def by_torch(x, lengths, plan, traced):
+def by_torch(x, lengths, plan, with_residuals):
     tokens = x.shape[1]
     size = tokens if plan.group_size is None else plan.group_size
     if isinstance(lengths, tuple):
         lengths = torch.tensor(lengths)[:, None, None]
     runs = _fill_up(x, lengths, size).unflatten(1, (-1, size))
-    if traced or plan.aligned or (lengths is not None and not exporting()):
+    if with_residuals or plan.aligned or (lengths is not None and not exporting()):
         out, order = torch.sort(runs, dim=2, stable=True)
     else:
         out, order = torch.sort(runs, dim=2)  # Unlike the stable sort, it exports to ONNX.
@@ -26,8 +26,8 @@ def by_torch(x, lengths, plan, traced):
         rank = torch.argsort(order[..., :1], dim=2).expand_as(order)
         out, order = out.gather(2, rank), order.gather(2, rank)
     if plan.descending is not None:
-        out, order = _turn(out, order, lengths, torch.tensor(plan.descending, device=x.device))
-    if not traced:
+        out, order = _flip(out, order, lengths, torch.tensor(plan.descending, device=x.device))
+    if not with_residuals:
         return out.flatten(1, 2)[:, :tokens], None
     source = order + torch.arange(runs.shape[1], device=x.device)[:, None, None] * size
     return out.flatten(1, 2)[:, :tokens], source.flatten(1, 2)[:, :tokens].to(counting_to(tokens))
@@ -51,7 +51,7 @@ def _fill_up(x, lengths, size):
     return torch.cat((x, x.new_full((x.shape[0], missing, x.shape[2]), highest)), 1)
 
 
-def _turn(out, order, lengths, descending):
+def _flip(out, order, lengths, descending):
     """Reverse the real tokens of descending channels, which have a single group."""
     if lengths is None:
         return (torch.where(descending, t.flip(2), t) for t in (out, order))
@@ -60,12 +60,12 @@ def _turn(out, order, lengths, descending):
     return out.gather(2, mirror), order.gather(2, mirror)
 
 
-def by_numpy(x, lengths, plan, traced):
+def by_numpy(x, lengths, plan, with_residuals):
     """Sort by `sort_in_numpy`, which is one opaque op for `torch.compile`."""
     if not compiling():
-        return sort_in_numpy(x, lengths, plan, traced)
+        return sort_in_numpy(x, lengths, plan, with_residuals)
     # Imported here, because registering an op takes longer than all other imports.
     from keras_permix.ops.backend.torch.sort_op import sort_by_numpy
 
-    out, source = sort_by_numpy(x, lengths, *plan[1:], traced)
-    return out, source if traced else None
+    out, source = sort_by_numpy(x, lengths, *plan[1:], with_residuals)
+    return out, source if with_residuals else None

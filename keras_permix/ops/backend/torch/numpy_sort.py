@@ -1,7 +1,7 @@
 """Sort groups of tokens of PyTorch tensors by NumPy.
 
 NumPy sorts contiguous integers in vector registers, many times faster than PyTorch. Floats become
-integers of the same order. If places are needed, an integer of twice the width holds the value
+integers of the same order. If positions are needed, an integer of twice the width holds the value
 above its token, which makes the sort stable.
 """
 
@@ -17,8 +17,8 @@ HIGH, LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
 WORTH_A_THREAD = 1 << 18  # values
 
 
-def sort_in_numpy(x, lengths, plan, traced):
-    key, packed = to_key(x.detach()), traced or plan.aligned
+def sort_in_numpy(x, lengths, plan, with_residuals):
+    key, packed = to_key(x.detach()), with_residuals or plan.aligned
     narrow = key.dtype
     if packed and x.shape[1] - 1 > torch.iinfo(narrow).max:
         key = key.to(WIDER[narrow])  # to hold the tokens below
@@ -32,7 +32,7 @@ def sort_in_numpy(x, lengths, plan, traced):
     if plan.aligned:
         halves = _align(keys, halves[:, 0, :, LOW]).view(key.dtype).unflatten(2, (-1, 2))
     source = None
-    if traced or minus_zero:
+    if with_residuals or minus_zero:
         source = _tokens_first(halves[..., LOW], counting_to(x.shape[1]))
     if minus_zero:
         return x.gather(1, source.long()), source
@@ -49,10 +49,10 @@ def _pack(key):
 
 
 def _sort_(keys, lengths, plan):
-    turn = None
+    flip = None
     if plan.descending is not None:
-        turn = -torch.tensor(plan.descending).to(keys.dtype)[:, None]
-        keys ^= turn
+        flip = -torch.tensor(plan.descending).to(keys.dtype)[:, None]
+        keys ^= flip
     threads = max(1, min(torch.get_num_threads(), -(-keys.numel() // WORTH_A_THREAD)))
     if lengths is None:
         rows = np.array_split(keys.flatten(0, 1).numpy(), threads)
@@ -65,8 +65,8 @@ def _sort_(keys, lengths, plan):
     else:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(_sort_rows_, rows, [size] * len(rows)))
-    if turn is not None:
-        keys ^= turn
+    if flip is not None:
+        keys ^= flip
 
 
 def _sort_rows_(rows, size):
@@ -76,10 +76,10 @@ def _sort_rows_(rows, size):
     rows[:, whole:].sort()
 
 
-def _align(keys, place):
-    """Give the groups of every channel the ranks of channel 0, whose sources are `place`."""
-    rank = torch.empty(place.shape, dtype=torch.int64)
-    rank.scatter_(1, place.long(), torch.arange(place.shape[1]).expand_as(rank))
+def _align(keys, position):
+    """Give the groups of every channel the ranks of channel 0, whose sources are `position`."""
+    rank = torch.empty(position.shape, dtype=torch.int64)
+    rank.scatter_(1, position.long(), torch.arange(position.shape[1]).expand_as(rank))
     return keys.gather(2, rank[:, None].expand_as(keys))
 
 

@@ -19,7 +19,7 @@ class Packing(NamedTuple):
 
     real: torch.Tensor  # the mask as booleans
     lengths: tuple | torch.Tensor  # number of real tokens per sample; in graphs (batch, 1, 1)
-    places: torch.Tensor | None  # new place of every token, (batch, tokens); None: unchanged
+    positions: torch.Tensor | None  # new position of every token, (batch, tokens); None: unchanged
 
 
 def read(mask, x):
@@ -27,30 +27,32 @@ def read(mask, x):
     real = mask.to(x.device).bool()
     ones = real.long()  # ONNX cannot sum booleans.
     lengths, token = ones.sum(1, keepdim=True), torch.arange(x.shape[1], device=x.device)
-    places = torch.where(real, ones.cumsum(1), lengths + (1 - ones).cumsum(1)) - 1
+    positions = torch.where(real, ones.cumsum(1), lengths + (1 - ones).cumsum(1)) - 1
     if not at_hand(x):
-        return Packing(real, lengths[:, None], places)
+        return Packing(real, lengths[:, None], positions)
     stay = torch.equal(real, token < lengths)
-    return Packing(real, tuple(lengths.flatten().tolist()), None if stay else places)
+    return Packing(real, tuple(lengths.flatten().tolist()), None if stay else positions)
 
 
 def to_front(x, packing):
-    if packing is None or packing.places is None:
+    if packing is None or packing.positions is None:
         return x
     if at_hand(x):
         return _compress(x, packing)
-    places = packing.places
-    token = torch.arange(x.shape[1], device=x.device).expand_as(places)
-    return _take_tokens(x, torch.empty_like(places).scatter_(1, places, token))
+    positions = packing.positions
+    token = torch.arange(x.shape[1], device=x.device).expand_as(positions)
+    return _take_tokens(x, torch.empty_like(positions).scatter_(1, positions, token))
 
 
-def to_places(x, packing):
+def to_positions(x, packing):
     """Undo `to_front`, with zeros for padding; may change `x`."""
     if packing is None:
         return x
-    if packing.places is not None and at_hand(x):
+    if packing.positions is not None and at_hand(x):
         return _expand(x, packing)
-    return clear_(x if packing.places is None else _take_tokens(x, packing.places), packing.real)
+    return clear_(
+        x if packing.positions is None else _take_tokens(x, packing.positions), packing.real
+    )
 
 
 def _compress(x, packing):

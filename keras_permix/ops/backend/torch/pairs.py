@@ -3,14 +3,14 @@
 import torch
 
 
-def order(x, leader, lengths):
-    """Mark the pairs to swap: descending ones, or with a leader those that differ from its order.
+def order(x, reference, lengths):
+    """Mark the pairs to swap: descending ones, or those that differ from a reference channel.
 
     Only the first `lengths` tokens of every sample are real.
     """
     marked = _descends(x)
-    if leader is not None:
-        marked ^= _descends(leader)
+    if reference is not None:
+        marked ^= _descends(reference)
     if lengths is None:
         return marked
     if not isinstance(lengths, tuple):

@@ -1,8 +1,8 @@
 """Permute tokens by a plan in PyTorch, with gradients of any order.
 
-The order, which depends on the data, is computed once and returned as a trace, by which the
-permutation is repeated and inverted: the marks of swapped pairs, the source token of every value,
-or nothing for shifts. A call without a gradient returns no trace.
+The order, which depends on the data, is computed once and returned as residuals, which
+repeat and invert the permutation: the marks of swapped pairs, the source token of every value,
+or nothing for shifts. A call without a gradient returns no residuals.
 """
 
 from functools import partial
@@ -10,7 +10,7 @@ from functools import partial
 import torch
 
 from keras_permix.ops.backend.torch import groups, pairs
-from keras_permix.ops.backend.torch.packing import read, to_front, to_places
+from keras_permix.ops.backend.torch.packing import read, to_front, to_positions
 from keras_permix.ops.backend.torch.runtime import compiling, exporting, fold
 from keras_permix.ops.backend.torch.shift import shift
 
@@ -19,12 +19,12 @@ def permute(x, mask, plan, sort=groups.by_torch):
     """Permute the tokens of `x`, (batch, tokens, channels), by `plan`."""
     plan = _settle(plan, x.shape[1], mask)
     if plan.group_size == 1:
-        return permute_by_trace(x, None, mask, plan, False)
+        return permute_by_residuals(x, None, mask, plan, False)
     # Exported programs use PyTorch's gradients, because ONNX has no stable sort.
-    traced = torch.is_grad_enabled() and x.requires_grad and not exporting()
-    if compiling() and not traced:
-        return _order(x, mask, plan, sort, traced)[0]
-    return _Order.apply(x, mask, plan, sort, traced)[0]
+    with_residuals = torch.is_grad_enabled() and x.requires_grad and not exporting()
+    if compiling() and not with_residuals:
+        return _order(x, mask, plan, sort, with_residuals)[0]
+    return _Order.apply(x, mask, plan, sort, with_residuals)[0]
 
 
 permute_by_numpy = partial(permute, sort=groups.by_numpy)
@@ -38,25 +38,25 @@ def _settle(plan, tokens, mask):
     return plan if shifted else plan._replace(steps=None)
 
 
-def _order(x, mask, plan, sort, traced):
-    """Return the permuted tensor, and its trace."""
+def _order(x, mask, plan, sort, with_residuals):
+    """Return the permuted tensor, and its residuals."""
     packing = None if mask is None else read(mask, x)
     lengths = packing and packing.lengths
     front = to_front(x, packing)
     shifted = shift(front, plan, lengths)
     if plan.orders_pairs():
-        trace = pairs.order(shifted, front[..., :1] if plan.aligned else None, lengths)
-        out = pairs.swap(shifted, trace)
+        residuals = pairs.order(shifted, front[..., :1] if plan.aligned else None, lengths)
+        out = pairs.swap(shifted, residuals)
     else:
-        out, trace = sort(shifted, lengths, plan, traced)
-    return to_places(out, packing), trace
+        out, residuals = sort(shifted, lengths, plan, with_residuals)
+    return to_positions(out, packing), residuals
 
 
 class _Order(torch.autograd.Function):
     @staticmethod
-    def forward(x, mask, plan, sort, traced):
-        out, trace = _order(x, mask, plan, sort, traced)
-        return out, trace if traced else x.new_empty(0)
+    def forward(x, mask, plan, sort, with_residuals):
+        out, residuals = _order(x, mask, plan, sort, with_residuals)
+        return out, residuals if with_residuals else x.new_empty(0)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -67,62 +67,65 @@ class _Order(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad, _):
-        return permute_by_trace(grad, *ctx.saved_tensors, ctx.plan, True), None, None, None, None
-
-    @staticmethod
-    def vmap(info, dims, x, mask, plan, sort, traced):
-        (x, mask), unfold = fold(info, dims, x, mask)
-        out, trace = _Order.apply(x, mask, plan, sort, traced)
-        return (unfold(out), unfold(trace) if traced else trace), (0, 0 if traced else None)
-
-
-class _ByTrace(torch.autograd.Function):
-    """Apply `_repeat` or `_undo`, which are the gradients of each other."""
-
-    @staticmethod
-    def forward(x, trace, mask, plan, back):
-        return (_undo if back else _repeat)(x, trace, mask, plan)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        _, trace, mask, ctx.plan, ctx.back = inputs
-        ctx.save_for_backward(trace, mask)
-
-    @staticmethod
-    def backward(ctx, grad):
-        undone = permute_by_trace(grad, *ctx.saved_tensors, ctx.plan, not ctx.back)
+        undone = permute_by_residuals(grad, *ctx.saved_tensors, ctx.plan, True)
         return undone, None, None, None, None
 
     @staticmethod
-    def vmap(info, dims, x, trace, mask, plan, back):
-        (x, trace, mask), unfold = fold(info, dims, x, trace, mask)
-        return unfold(_ByTrace.apply(x, trace, mask, plan, back)), 0
+    def vmap(info, dims, x, mask, plan, sort, with_residuals):
+        (x, mask), unfold = fold(info, dims, x, mask)
+        out, residuals = _Order.apply(x, mask, plan, sort, with_residuals)
+        if not with_residuals:
+            return (unfold(out), residuals), (0, None)
+        return (unfold(out), unfold(residuals)), (0, 0)
 
 
-permute_by_trace = _ByTrace.apply
+class _ByResiduals(torch.autograd.Function):
+    """Apply `_repeat` or `_undo`, which are the gradients of each other."""
+
+    @staticmethod
+    def forward(x, residuals, mask, plan, back):
+        return (_undo if back else _repeat)(x, residuals, mask, plan)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, residuals, mask, ctx.plan, ctx.back = inputs
+        ctx.save_for_backward(residuals, mask)
+
+    @staticmethod
+    def backward(ctx, grad):
+        undone = permute_by_residuals(grad, *ctx.saved_tensors, ctx.plan, not ctx.back)
+        return undone, None, None, None, None
+
+    @staticmethod
+    def vmap(info, dims, x, residuals, mask, plan, back):
+        (x, residuals, mask), unfold = fold(info, dims, x, residuals, mask)
+        return unfold(_ByResiduals.apply(x, residuals, mask, plan, back)), 0
 
 
-def _repeat(x, trace, mask, plan):
-    """Permute by `trace`."""
+permute_by_residuals = _ByResiduals.apply
+
+
+def _repeat(x, residuals, mask, plan):
+    """Permute by `residuals`."""
     packing = None if mask is None else read(mask, x)
     out = shift(to_front(x, packing), plan, packing and packing.lengths)
     if plan.orders_pairs():
-        out = pairs.swap(out, trace)
-    elif trace is not None:
-        out = out.gather(1, trace.long())
-    return to_places(_copied(out, x), packing)
+        out = pairs.swap(out, residuals)
+    elif residuals is not None:
+        out = out.gather(1, residuals.long())
+    return to_positions(_copied(out, x), packing)
 
 
-def _undo(x, trace, mask, plan):
+def _undo(x, residuals, mask, plan):
     """Undo `_repeat`."""
     packing = None if mask is None else read(mask, x)
     out = to_front(x, packing)
     if plan.orders_pairs():
-        out = pairs.swap(out, trace)
-    elif trace is not None:
-        out = torch.empty_like(out).scatter_(1, trace.long(), out)
+        out = pairs.swap(out, residuals)
+    elif residuals is not None:
+        out = torch.empty_like(out).scatter_(1, residuals.long(), out)
     out = shift(out, plan, packing and packing.lengths, back=True)
-    return to_places(_copied(out, x), packing)
+    return to_positions(_copied(out, x), packing)
 
 
 def _copied(out, x):

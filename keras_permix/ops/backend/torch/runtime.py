@@ -148,12 +148,12 @@ def chip(number=0):
 
 def seconds(call):
     """Return the seconds that a call takes on Keras' current device, by events on a GPU."""
-    place = keras.ops.zeros(1).device
-    if place.type != "cuda":
+    device = keras.ops.zeros(1).device
+    if device.type != "cuda":
         start = perf_counter()
         call()
         return perf_counter() - start
-    with torch.cuda.device(place):
+    with torch.cuda.device(device):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         call()

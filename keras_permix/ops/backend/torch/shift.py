@@ -17,14 +17,14 @@ def shift(x, plan, lengths=None, back=False):
     if plan.steps is None:
         return x
     if lengths is None:
-        places = _table(_places, x.shape[1], plan, back, x)
-        return x.flatten(1).index_select(1, places).view(x.shape)
+        positions = _table(_positions, x.shape[1], plan, back, x)
+        return x.flatten(1).index_select(1, positions).view(x.shape)
     if isinstance(lengths, tuple):
         lengths = torch.tensor(lengths)[:, None, None]
     return x.gather(1, _sources(x, plan, lengths, back))
 
 
-def _places(tokens, plan, back, device):
+def _positions(tokens, plan, back, device):
     """Return the source of each of `tokens * channels` values of a shifted sample."""
     tokens, token = max(tokens, 1), torch.arange(tokens, device=device)[:, None]
     source = (token - remainders_of(plan, tokens, tokens, back, device)) % tokens

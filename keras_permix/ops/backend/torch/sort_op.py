@@ -15,15 +15,17 @@ def sort_by_numpy(
     group_size: int | None,
     aligned: bool,
     descending: Sequence[bool] | None,
-    traced: bool,
+    with_residuals: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     lengths = None if lengths is None else tuple(lengths.flatten().tolist())
-    out, source = sort_in_numpy(x, lengths, Plan(None, group_size, aligned, descending), traced)
+    out, source = sort_in_numpy(
+        x, lengths, Plan(None, group_size, aligned, descending), with_residuals
+    )
     # The compiler needs a fixed dtype, even if the number of tokens is unknown.
-    return out, source.to(torch.int32) if traced else x.new_empty(0)
+    return out, source.to(torch.int32) if with_residuals else x.new_empty(0)
 
 
 @sort_by_numpy.register_fake
-def _(x, lengths, group_size, aligned, descending, traced):
-    source = x.new_empty(x.shape, dtype=torch.int32) if traced else x.new_empty(0)
+def _(x, lengths, group_size, aligned, descending, with_residuals):
+    source = x.new_empty(x.shape, dtype=torch.int32) if with_residuals else x.new_empty(0)
     return torch.empty_like(x, memory_format=torch.contiguous_format), source

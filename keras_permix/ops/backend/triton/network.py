@@ -11,20 +11,20 @@ from keras_permix.ops.backend.triton.shift import pick
 
 
 @triton.jit
-def in_turn(row, COUNT: tl.constexpr, ROWS: tl.constexpr):
+def number_of(row, COUNT: tl.constexpr, ROWS: tl.constexpr):
     """Return the numbers of rows; a thread holds every `ROWS`-th row, with consecutive numbers."""
     return row // ROWS + row % ROWS * (COUNT // ROWS)
 
 
 @triton.jit
-def in_turns(number, COUNT: tl.constexpr, ROWS: tl.constexpr):
-    """Return the row of a number, the inverse of `in_turn`."""
+def row_of(number, COUNT: tl.constexpr, ROWS: tl.constexpr):
+    """Return the row of a number, the inverse of `number_of`."""
     return number // (COUNT // ROWS) + number % (COUNT // ROWS) * ROWS
 
 
 @triton.jit
 def sort(key, LENGTH: tl.constexpr, ROWS: tl.constexpr):
-    """Sort integers, (rows, channels), in groups of `LENGTH` rows, numbered by `in_turn`."""
+    """Sort integers, (rows, channels), in groups of `LENGTH` rows, numbered by `number_of`."""
     for stage in tl.static_range(1, 15):
         if 2**stage <= LENGTH:
             key = merge(key, 2**stage, LENGTH, ROWS)
@@ -35,25 +35,25 @@ def sort(key, LENGTH: tl.constexpr, ROWS: tl.constexpr):
 def merge(key, SIZE: tl.constexpr, LENGTH: tl.constexpr, ROWS: tl.constexpr):
     """Sort runs of `SIZE` numbers that ascend, then descend; every second run descending.
 
-    Numbers less than `TURNS` apart are in one thread, like rows a multiple of `ROWS` apart.
+    Numbers less than `PER_THREAD` apart are in one thread, like rows a multiple of `ROWS` apart.
     """
     COUNT: tl.constexpr = key.shape[0]
-    TURNS: tl.constexpr = COUNT // ROWS
+    PER_THREAD: tl.constexpr = COUNT // ROWS
     row = tl.arange(0, COUNT)[:, None]
-    index = in_turn(row, COUNT, ROWS)
-    if SIZE > 2 * TURNS and SIZE > 2 * ROWS:
+    index = number_of(row, COUNT, ROWS)
+    if SIZE > 2 * PER_THREAD and SIZE > 2 * ROWS:
         # Order rows by their numbers, so that distant numbers are in one thread.
-        key = pick(key, tl.broadcast_to(in_turns(row, COUNT, ROWS), key.shape))
+        key = pick(key, tl.broadcast_to(row_of(row, COUNT, ROWS), key.shape))
         key = compare_all(key, row, SIZE // 2, ROWS, 1, SIZE, LENGTH)
         key = pick(key, tl.broadcast_to(index, key.shape))
         FAR: tl.constexpr = ROWS // 2
     else:
         FAR: tl.constexpr = SIZE // 2
     for step in tl.static_range(14):
-        if FAR // 2**step >= TURNS:
-            key = compare_far(key, index, FAR // 2**step, TURNS, SIZE, LENGTH)
-    NEAR: tl.constexpr = min(FAR, TURNS // 2)
-    if TURNS <= SIZE and SIZE < LENGTH:
+        if FAR // 2**step >= PER_THREAD:
+            key = compare_far(key, index, FAR // 2**step, PER_THREAD, SIZE, LENGTH)
+    NEAR: tl.constexpr = min(FAR, PER_THREAD // 2)
+    if PER_THREAD <= SIZE and SIZE < LENGTH:
         descending = (index & SIZE) != 0
         key = tl.where(descending, ~key, key)
         key = compare_all(key, index, NEAR, 1, ROWS, LENGTH, LENGTH)
@@ -82,10 +82,15 @@ def compare_all(
 
 @triton.jit
 def compare_far(
-    key, index, STEP: tl.constexpr, TURNS: tl.constexpr, SIZE: tl.constexpr, LENGTH: tl.constexpr
+    key,
+    index,
+    STEP: tl.constexpr,
+    PER_THREAD: tl.constexpr,
+    SIZE: tl.constexpr,
+    LENGTH: tl.constexpr,
 ):
     """Compare numbers in different threads that are `STEP` apart."""
-    row = tl.arange(0, key.shape[0])[:, None] ^ (STEP // TURNS)
+    row = tl.arange(0, key.shape[0])[:, None] ^ (STEP // PER_THREAD)
     other = pick(key, tl.broadcast_to(row, key.shape))
     return choose(key, other, index, STEP, SIZE, LENGTH)
 

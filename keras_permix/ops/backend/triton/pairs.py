@@ -1,16 +1,16 @@
 """Shift every channel, and sort the tokens of every pair, in one pass.
 
-The trace is one bit per pair, True if the pair was swapped. The gradient swaps and shifts back, in
-one pass as well.
+The residuals are one bit per pair, True if the pair was swapped. The gradient swaps and shifts
+back, in one pass as well.
 """
 
 import triton
 import triton.language as tl
 
-from keras_permix.ops.backend.triton.network import in_turn, in_turns, partner
+from keras_permix.ops.backend.triton.network import number_of, partner, row_of
 from keras_permix.ops.backend.triton.shift import (
     SCALAR,
-    held_places,
+    held_positions,
     held_row,
     load,
     offset,
@@ -44,7 +44,7 @@ def order_pairs_kernel(
     WIDE: tl.constexpr,
     ROWS: tl.constexpr,
     ALIGNED: tl.constexpr,
-    TRACED: tl.constexpr,
+    RESIDUALS: tl.constexpr,
 ):
     sample, begin, tile = program(tokens, channels, TOKENS, CHANNELS)
     words = sample * tl.cdiv(tokens, WORD) * channels
@@ -58,36 +58,36 @@ def order_pairs_kernel(
     limit = tl.where(channel < channels, length, 0)
     # The first half of the rows holds the first tokens of the pairs, the other half the second.
     row = tl.arange(0, TOKENS)[:, None]
-    pair, second = in_turn(row % (TOKENS // 2), TOKENS // 2, ROWS), row // (TOKENS // 2)
+    pair, second = number_of(row % (TOKENS // 2), TOKENS // 2, ROWS), row // (TOKENS // 2)
     here = begin + 2 * pair
-    place = here + second
-    source = place
+    position = here + second
+    source = position
     if reads is not None:
         source += tl.load(reads + channel, mask=channel < channels, other=0)
     if HELD:
         window = begin, tile, starts, spread, length
         number = tl.arange(0, HELD)[:, None]
-        first, needed, at = held_places(number, window, limit, TOKENS, HELD)
+        first, needed, at = held_positions(number, window, limit, TOKENS, HELD)
         at = token_at(order, at, length)
         held = load(x, at, channel, number < needed, channels, WIDE)
         at = held_row(source, first, begin, length, TOKENS, HELD)
-        value = pick_real(held, at, order, place, channel, limit, channels)
+        value = pick_real(held, at, order, position, channel, limit, channels)
     else:
         source = token_at(order, wrap(source, length), length)
-        value = load(x, source, channel, place < limit, channels, WIDE)
+        value = load(x, source, channel, position < limit, channels, WIDE)
     other = partner(value, TOKENS // 2)
     swap = descends(value, other, second)
-    token = token_at(order, place, tokens)
-    if ALIGNED:  # threads hold the same rows of the leader
-        leader = load(x, token, 0 * channel, place < limit, channels, WIDE)
-        swap = swap ^ descends(leader, partner(leader, TOKENS // 2), second)
+    token = token_at(order, position, tokens)
+    if ALIGNED:  # threads hold the same rows of the reference channel
+        reference = load(x, token, 0 * channel, position < limit, channels, WIDE)
+        swap = swap ^ descends(reference, partner(reference, TOKENS // 2), second)
     if order is not None:  # Without a mask, all pairs are complete.
         swap = swap & (here + 1 < length)
-    mask = (place < tokens) & (channel < channels)
+    mask = (position < tokens) & (channel < channels)
     target = out + offset(token, channel, channels, WIDE)
     tl.store(target, tl.where(swap, other, value), mask=mask)
-    if TRACED:
-        bits = (swap & (second == 0) & (place < limit)).to(tl.int32) << (pair % PAIRS)
+    if RESIDUALS:
+        bits = (swap & (second == 0) & (position < limit)).to(tl.int32) << (pair % PAIRS)
         index, word = words_of(bits, TOKENS // 2, ROWS)
         index, channel = begin // WORD + index, channel[None]
         mask = (index * WORD < tokens) & (channel < channels)
@@ -96,17 +96,17 @@ def order_pairs_kernel(
 
 @triton.jit
 def words_of(bits, COUNT: tl.constexpr, ROWS: tl.constexpr):
-    """Return the numbers of words, and words of one bit per pair in rows numbered by `in_turn`."""
+    """Return numbers of words, and words of one bit per pair, for rows numbered by `number_of`."""
     CHANNELS: tl.constexpr = bits.shape[1]
-    TURNS: tl.constexpr = COUNT // ROWS  # consecutive pairs of a thread
-    if TURNS >= PAIRS:
-        bits = tl.reshape(bits, (2, TURNS // PAIRS, PAIRS, ROWS, CHANNELS))
+    PER_THREAD: tl.constexpr = COUNT // ROWS  # consecutive pairs of a thread
+    if PER_THREAD >= PAIRS:
+        bits = tl.reshape(bits, (2, PER_THREAD // PAIRS, PAIRS, ROWS, CHANNELS))
         word = tl.sum(tl.sum(bits, axis=2), axis=0)
-        index = tl.arange(0, TURNS // PAIRS)[:, None, None]
-        return index + tl.arange(0, ROWS)[None, :, None] * (TURNS // PAIRS), word
+        index = tl.arange(0, PER_THREAD // PAIRS)[:, None, None]
+        return index + tl.arange(0, ROWS)[None, :, None] * (PER_THREAD // PAIRS), word
     else:
-        bits = tl.sum(tl.sum(tl.reshape(bits, (2, TURNS, ROWS, CHANNELS)), axis=1), axis=0)
-        word = tl.sum(tl.reshape(bits, (COUNT // PAIRS, PAIRS // TURNS, CHANNELS)), axis=1)
+        bits = tl.sum(tl.sum(tl.reshape(bits, (2, PER_THREAD, ROWS, CHANNELS)), axis=1), axis=0)
+        word = tl.sum(tl.reshape(bits, (COUNT // PAIRS, PAIRS // PER_THREAD, CHANNELS)), axis=1)
         return tl.arange(0, COUNT // PAIRS)[None, :, None], word[None]
 
 
@@ -147,17 +147,17 @@ def undo_pairs_kernel(
         length = tl.load(lengths + sample)
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     limit = tl.where(channel < channels, length, 0)
-    place = begin + tl.arange(0, TOKENS)[:, None]
-    source = place + tl.load(reads + channel, mask=channel < channels, other=0)
+    position = begin + tl.arange(0, TOKENS)[:, None]
+    source = position + tl.load(reads + channel, mask=channel < channels, other=0)
     if HELD:
         window = begin, tile, starts, spread, length
         row = tl.arange(0, HELD)[:, None]
-        pair = in_turn(row % (HELD // 2), HELD // 2, ROWS)
+        pair = number_of(row % (HELD // 2), HELD // 2, ROWS)
         number = 2 * pair + row // (HELD // 2)
-        first, needed, at = held_places(number, window, limit, TOKENS, HELD)
+        first, needed, at = held_positions(number, window, limit, TOKENS, HELD)
         at = token_at(order, at, length)
         held = load(grad, at, channel, number < needed, channels, WIDE)
-        pair = in_turn(tl.arange(0, HELD // 2)[:, None], HELD // 2, ROWS)
+        pair = number_of(tl.arange(0, HELD // 2)[:, None], HELD // 2, ROWS)
         here = tl.where(2 * pair < length, wrap(first + 2 * pair, length), 0)
         swap = tl.broadcast_to(
             swap_at(swaps, here, channel, limit, channels, WIDE)[None], (2, HELD // 2, CHANNELS)
@@ -165,25 +165,27 @@ def undo_pairs_kernel(
         swap = tl.reshape(swap, (HELD, CHANNELS))
         held = tl.where(swap != 0, partner(held, HELD // 2), held)
         number = held_row(source, first, begin, length, TOKENS, HELD)
-        row = number % 2 * (HELD // 2) + in_turns(number // 2, HELD // 2, ROWS)
-        value = pick_real(held, row, order, place, channel, limit, channels)
+        row = number % 2 * (HELD // 2) + row_of(number // 2, HELD // 2, ROWS)
+        value = pick_real(held, row, order, position, channel, limit, channels)
     else:
         source = wrap(source, length)
         # The tokens of a pair are adjacent.
         source = source ^ swap_at(swaps, source, channel, limit, channels, WIDE)
-        value = load(grad, token_at(order, source, length), channel, place < limit, channels, WIDE)
-    target = offset(token_at(order, place, tokens), channel, channels, WIDE)
-    tl.store(out + target, value, mask=(place < tokens) & (channel < channels))
+        value = load(
+            grad, token_at(order, source, length), channel, position < limit, channels, WIDE
+        )
+    target = offset(token_at(order, position, tokens), channel, channels, WIDE)
+    tl.store(out + target, value, mask=(position < tokens) & (channel < channels))
 
 
 @triton.jit
-def swap_at(swaps, place, channel, limit, channels, WIDE: tl.constexpr):
-    """Return 1 where the pair of a place was swapped, else 0."""
-    words = swaps + offset(place // WORD, channel, channels, WIDE)
-    return (tl.load(words, mask=place < limit, other=0) >> (place % WORD // 2)) & 1
+def swap_at(swaps, position, channel, limit, channels, WIDE: tl.constexpr):
+    """Return 1 where the pair of a position was swapped, else 0."""
+    words = swaps + offset(position // WORD, channel, channels, WIDE)
+    return (tl.load(words, mask=position < limit, other=0) >> (position % WORD // 2)) & 1
 
 
-def order_pairs(run, x, reads, *, aligned, traced):
+def order_pairs(run, x, reads, *, aligned, with_residuals):
     """Shift `x` by `reads`, and sort its pairs of tokens.
 
     Args:
@@ -192,16 +194,16 @@ def order_pairs(run, x, reads, *, aligned, traced):
             tokens is even.
         reads: A `Reads` for `x`.
         aligned: Whether to order pairs like those of channel 0, which is not shifted.
-        traced: Whether to return the bits for `undo_pairs`.
+        with_residuals: Whether to return the bits for `undo_pairs`.
 
     Returns:
         A tensor like `x`, and one bit per pair, True if it was swapped, in int32 words of 32 pairs,
         (batch, words, channels); or None.
     """
-    flags = dict(ROWS=reads.window.rows, ALIGNED=aligned, TRACED=traced)
+    flags = dict(ROWS=reads.window.rows, ALIGNED=aligned, RESIDUALS=with_residuals)
     program = shifting_program(order_pairs_kernel, x.shape, reads.window, **flags)
     arrays, out = {"x": x, **reads.arrays()}, {"out": (x.shape, x.dtype)}
-    if not traced:
+    if not with_residuals:
         return *run(program, {**arrays, "swaps": None}, out), None
     return run(program, arrays, {**out, "swaps": swaps_of(x.shape)})
 

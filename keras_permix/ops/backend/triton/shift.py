@@ -41,33 +41,33 @@ def shift_kernel(
         length = tl.load(lengths + sample)
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     limit = tl.where(channel < channels, length, 0)
-    place = begin + tl.arange(0, TOKENS)[:, None]
-    token = token_at(order, place, tokens)
+    position = begin + tl.arange(0, TOKENS)[:, None]
+    token = token_at(order, position, tokens)
     read = tl.load(reads + channel, mask=channel < channels, other=0)
     if HELD:
         window = begin, tile, starts, spread, length
         number = tl.arange(0, HELD)[:, None]
-        first, needed, source = held_places(number, window, limit, TOKENS, HELD)
+        first, needed, source = held_positions(number, window, limit, TOKENS, HELD)
         KEPT: tl.constexpr = HELD == TOKENS and HELD * CHANNELS <= 8192
         # For more values, kept pointers would take 8 bytes each of shared memory.
         source = token if KEPT else token_at(order, source, length)
         held = load(x, source, channel, number < needed, channels, WIDE)
-        row = held_row(place + read, first, begin, length, TOKENS, HELD)
-        value = pick_real(held, row, order, place, channel, limit, channels)
+        row = held_row(position + read, first, begin, length, TOKENS, HELD)
+        value = pick_real(held, row, order, position, channel, limit, channels)
     else:
-        source = token_at(order, wrap(place + read, length), length)
-        value = load(x, source, channel, place < limit, channels, WIDE)
+        source = token_at(order, wrap(position + read, length), length)
+        value = load(x, source, channel, position < limit, channels, WIDE)
     target = offset(token, channel, channels, WIDE)
-    tl.store(out + target, value, mask=(place < tokens) & (channel < channels))
+    tl.store(out + target, value, mask=(position < tokens) & (channel < channels))
 
 
 @triton.jit
-def token_at(order, place, length):
-    """Return the token at a place; without a mask, places are tokens."""
+def token_at(order, position, length):
+    """Return the token at a position; without a mask, positions are tokens."""
     if order is None:
-        return place
+        return position
     else:
-        return tl.load(order + place, mask=place < length, other=0)
+        return tl.load(order + position, mask=position < length, other=0)
 
 
 @triton.jit
@@ -86,8 +86,8 @@ def program(tokens, channels, TOKENS: tl.constexpr, CHANNELS: tl.constexpr):
 
 
 @triton.jit
-def held_places(number, window, limit, TOKENS: tl.constexpr, HELD: tl.constexpr):
-    """Return the place of number 0, the number of rows to read, and the places of numbers."""
+def held_positions(number, window, limit, TOKENS: tl.constexpr, HELD: tl.constexpr):
+    """Return the position of number 0, the number of rows to read, and the positions of numbers."""
     begin, tile, starts, spread, length = window
     if HELD == TOKENS:
         return 0, limit, number
@@ -99,7 +99,7 @@ def held_places(number, window, limit, TOKENS: tl.constexpr, HELD: tl.constexpr)
 
 @triton.jit
 def held_row(source, first, begin, length, TOKENS: tl.constexpr, HELD: tl.constexpr):
-    """Return the number of the row that holds a place from 0 to 2 * length."""
+    """Return the number of the row that holds a position from 0 to 2 * length."""
     source = wrap(source, length)
     return source if HELD == TOKENS else wrap(source - first + length, length) % HELD
 
@@ -121,12 +121,12 @@ def pick(held, row):
 
 
 @triton.jit
-def pick_real(held, row, order, place, channel, limit, channels):
+def pick_real(held, row, order, position, channel, limit, channels):
     """Pick values for real tokens, and 0 for padding, for which the last row of `held` is 0."""
     if order is None:
         return pick(held, tl.where(channel < channels, row, 0))
     else:
-        return pick(held, tl.where(place < limit, row, held.shape[0] - 1))
+        return pick(held, tl.where(position < limit, row, held.shape[0] - 1))
 
 
 @triton.jit
@@ -136,10 +136,10 @@ def offset(token, channel, channels, WIDE: tl.constexpr):
 
 
 @triton.jit
-def wrap(place, length):
-    """Return a place from 0 to 2 * length modulo length."""
-    once = (place - length).to(tl.uint32, bitcast=True)
-    return tl.minimum(place.to(tl.uint32, bitcast=True), once).to(tl.int32, bitcast=True)
+def wrap(position, length):
+    """Return a position from 0 to 2 * length modulo length."""
+    once = (position - length).to(tl.uint32, bitcast=True)
+    return tl.minimum(position.to(tl.uint32, bitcast=True), once).to(tl.int32, bitcast=True)
 
 
 class Program(NamedTuple):

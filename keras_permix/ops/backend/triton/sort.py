@@ -1,8 +1,8 @@
 """Sort every channel in groups of up to 16,384 tokens, and undo it, in one pass each.
 
 A program sorts some groups of some channels by `network.py`. Floats become integers of the same
-order. If a gradient is needed, integers hold the value above its place, which makes the sort
-stable. The trace is the place in the group, in one or two bytes. The gradient sorts by it.
+order. If a gradient is needed, integers hold the value above its position, which makes the sort
+stable. The residuals are the positions in the group, in one or two bytes. The gradient sorts by it.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from keras_permix.ops.backend.plan import power_of_two
-from keras_permix.ops.backend.triton.network import in_turn, sort
+from keras_permix.ops.backend.triton.network import number_of, sort
 from keras_permix.ops.backend.triton.shift import SCALAR, Program, offset, pick, program, token_at
 from keras_permix.ops.backend.triton.windows import ALL, WIDEST
 
@@ -46,9 +46,9 @@ def tile_for(group_size, words):
 def sort_groups_kernel(
     x,
     out,
-    places,
+    positions,
     descending,
-    leader,
+    reference,
     order,
     lengths,
     tokens,
@@ -59,63 +59,63 @@ def sort_groups_kernel(
     CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
-    TRACED: tl.constexpr,
+    RESIDUALS: tl.constexpr,
 ):
-    sample, begin, place, channel, within, real = lines(
+    sample, begin, position, channel, within, real = lines(
         lengths, tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
     )
     base, inside = sample * tokens * channels, within & (channel < channels)
     if order is not None:
         order += sample * tokens
-    source = offset(token_at(order, begin + place, tokens), channel, channels, WIDE)
+    source = offset(token_at(order, begin + position, tokens), channel, channels, WIDE)
     value = tl.load(x + base + source, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     NARROW: tl.constexpr = tl.int32 if BITS == 32 else tl.int16
     LAST: tl.constexpr = 2 ** (BITS - 1) - 1
     key = mirror(value.to(NARROW, bitcast=True), LAST)
-    if TRACED:
-        # -0.0, whose key is -1, must equal 0.0; a bit below the place stores the sign.
+    if RESIDUALS:
+        # -0.0, whose key is -1, must equal 0.0; a bit below the position stores the sign.
         minus_zero = key == -1
         key = tl.where(minus_zero, 0, key)
         key = tl.where(real, key, LAST).to(tl.int64 if BITS == 32 else tl.int32)
-        key = (key << BITS) | (2 * place + minus_zero)
+        key = (key << BITS) | (2 * position + minus_zero)
     else:
         key = tl.where(real, key, LAST).to(tl.int32)
     if descending is not None:  # Padding still sorts last.
-        turn = tl.load(descending + channel, mask=channel < channels, other=0) != 0
-        key = tl.where(real, tl.where(turn, ~key, key), 2 ** (key.dtype.primitive_bitwidth - 1) - 1)
+        flip = tl.load(descending + channel, mask=channel < channels, other=0) != 0
+        key = tl.where(real, tl.where(flip, ~key, key), 2 ** (key.dtype.primitive_bitwidth - 1) - 1)
     key = sort(key, LENGTH, ROWS)
     if descending is not None:
-        key = tl.where(turn, ~key, key)
-    if TRACED:
+        key = tl.where(flip, ~key, key)
+    if RESIDUALS:
         minus_zero = (key & 1) != 0
         origin = (key.to(NARROW).to(tl.int32) & LAST) >> 1
         if descending is not None:
-            origin = tl.where(real, origin, place)
+            origin = tl.where(real, origin, position)
         key = tl.where(minus_zero, -1, (key >> BITS).to(NARROW))
     else:
         key = key.to(NARROW)
     value = mirror(key, LAST).to(value.dtype, bitcast=True)
-    target = place
-    if leader is not None:
-        at = leader + sample * tokens + begin + place
+    target = position
+    if reference is not None:
+        at = reference + sample * tokens + begin + position
         target = tl.load(at, mask=within, other=0).to(tl.int32)
     token = begin + target
     if order is not None:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
         # Loaded again, which takes fewer registers than keeping it.
-        token = tl.load(order + token, mask=within, other=0, volatile=leader is None)
+        token = tl.load(order + token, mask=within, other=0, volatile=reference is None)
     tl.store(out + base + offset(token, channel, channels, WIDE), value, mask=inside)
-    if TRACED:
+    if RESIDUALS:
         target = base + offset(begin + target, channel, channels, WIDE)
-        tl.store(places + target, origin.to(places.dtype.element_ty), mask=inside)
+        tl.store(positions + target, origin.to(positions.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=SCALAR)
 def put_back_kernel(
     grad,
     out,
-    places,
+    positions,
     order,
     lengths,
     tokens,
@@ -127,16 +127,16 @@ def put_back_kernel(
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
 ):
-    sample, begin, place, channel, within, real = lines(
+    sample, begin, position, channel, within, real = lines(
         lengths, tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
     )
     base, inside = sample * tokens * channels, within & (channel < channels)
     if order is not None:
         order += sample * tokens
-    source = base + offset(begin + place, channel, channels, WIDE)
-    origin = tl.load(places + source, mask=inside, other=0).to(tl.int32)
+    source = base + offset(begin + position, channel, channels, WIDE)
+    origin = tl.load(positions + source, mask=inside, other=0).to(tl.int32)
     origin = tl.where(real, origin, LENGTH - 1)  # padding stays behind
-    token = base + offset(token_at(order, begin + place, tokens), channel, channels, WIDE)
+    token = base + offset(token_at(order, begin + position, tokens), channel, channels, WIDE)
     value = tl.load(grad + token, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     if BITS == 16:
@@ -150,7 +150,7 @@ def put_back_kernel(
     if order is not None:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
         # Loaded again, which takes fewer registers than keeping it.
-        token = tl.load(order + begin + place, mask=within, other=0, volatile=True)
+        token = tl.load(order + begin + position, mask=within, other=0, volatile=True)
         token = base + offset(token, channel, channels, WIDE)
     tl.store(out + token, value, mask=inside)
 
@@ -166,20 +166,20 @@ def lines(
     CHANNELS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Return the sample of a program, the first places of its groups, and its places and channels.
+    """Return a program's sample, the first positions of its groups, its positions and its channels.
 
     The last two results are True at rows inside the sample, and at rows with real tokens.
     """
     groups = tl.cdiv(tokens, group_size)
     sample, begin, tile = program(groups, channels, GROUPS, CHANNELS)
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
-    index = in_turn(tl.arange(0, LENGTH * GROUPS)[:, None], LENGTH * GROUPS, ROWS)
-    place, first = index % LENGTH, (begin + index // LENGTH) * group_size
-    real = place < group_size
-    within = real & (first + place < tokens)
+    index = number_of(tl.arange(0, LENGTH * GROUPS)[:, None], LENGTH * GROUPS, ROWS)
+    position, first = index % LENGTH, (begin + index // LENGTH) * group_size
+    real = position < group_size
+    within = real & (first + position < tokens)
     if lengths is not None:
-        real = real & (first + place < tl.load(lengths + sample))
-    return sample, first, place, channel, within, real
+        real = real & (first + position < tl.load(lengths + sample))
+    return sample, first, position, channel, within, real
 
 
 @triton.jit
@@ -188,7 +188,9 @@ def mirror(bits, LAST: tl.constexpr):
     return tl.where(bits < 0, bits ^ LAST, bits)
 
 
-def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False, traced=False):
+def sort_groups(
+    run, x, group_size, real=ALL, *, descending=None, aligned=False, with_residuals=False
+):
     """Sort `x` in groups of tokens.
 
     Args:
@@ -198,22 +200,24 @@ def sort_groups(run, x, group_size, real=ALL, *, descending=None, aligned=False,
         real: A `Real`, the real tokens of a masked call.
         descending: (channels,), int8, 1 for descending channels, or None.
         aligned: Whether to give the groups the ranks of channel 0.
-        traced: Whether to return the places for `put_back`.
+        with_residuals: Whether to return the positions for `put_back`.
 
     Returns:
-        A tensor like `x`, and the original place of every value in its group, uint8 or int16; or
+        A tensor like `x`, and the original position of every value in its group, uint8 or int16; or
         None.
     """
-    leader = None
+    reference = None
     if aligned:
-        leader = sort_groups(run, x[..., :1], group_size, real, traced=True)[1]
-    words = 2 if traced and x.dtype.itemsize == 4 else 1
-    program = sorting_program(sort_groups_kernel, x.shape, group_size, words, TRACED=traced)
-    arrays = dict(x=x, descending=descending, leader=leader, **real._asdict())
+        reference = sort_groups(run, x[..., :1], group_size, real, with_residuals=True)[1]
+    words = 2 if with_residuals and x.dtype.itemsize == 4 else 1
+    program = sorting_program(
+        sort_groups_kernel, x.shape, group_size, words, RESIDUALS=with_residuals
+    )
+    arrays = dict(x=x, descending=descending, reference=reference, **real._asdict())
     out = {"out": (x.shape, x.dtype)}
-    if not traced:
-        return *run(program, {**arrays, "places": None}, out), None
-    return run(program, arrays, {**out, "places": places_of(x.shape, group_size)})
+    if not with_residuals:
+        return *run(program, {**arrays, "positions": None}, out), None
+    return run(program, arrays, {**out, "positions": positions_of(x.shape, group_size)})
 
 
 def sorting_program(kernel, shape, group_size, words, tile=None, **flags):
@@ -230,15 +234,15 @@ def sorting_program(kernel, shape, group_size, words, tile=None, **flags):
     return Program(kernel, batch * blocks, tile.warps, arguments)
 
 
-def places_of(shape, group_size):
-    """Return the shape and dtype of the places from `sort_groups`."""
+def positions_of(shape, group_size):
+    """Return the shape and dtype of the positions from `sort_groups`."""
     return shape, "uint8" if group_size <= 256 else "int16"
 
 
-def put_back(run, grad, places, group_size, real=ALL):
-    """Undo `sort_groups` by its places."""
+def put_back(run, grad, positions, group_size, real=ALL):
+    """Undo `sort_groups` by its positions."""
     words = grad.dtype.itemsize // 2
     program = sorting_program(put_back_kernel, grad.shape, group_size, words)
-    arrays = dict(grad=grad, places=places, **real._asdict())
+    arrays = dict(grad=grad, positions=positions, **real._asdict())
     [out] = run(program, arrays, {"out": (grad.shape, grad.dtype)})
     return out

@@ -43,9 +43,9 @@ class Window(NamedTuple):
 
 
 class Real(NamedTuple):
-    """Hold the real tokens of a masked call. Kernels use places: real tokens, then padding."""
+    """Hold the real tokens of a masked call. Kernels use positions: real tokens, then padding."""
 
-    order: Any = None  # (batch, tokens), int32, the token at every place
+    order: Any = None  # (batch, tokens), int32, the token at every position
     lengths: Any = None  # (batch,), int32, the number of real tokens
 
 
@@ -105,20 +105,20 @@ def _arcs(reads, tokens, channels):
     return tuple(start for start, _ in arcs), max((spread for _, spread in arcs), default=0)
 
 
-def even_arc(places, tokens):
-    """Return the shortest arc around `places` that cuts no pair: its start and its spread."""
-    start, spread = arc(places, tokens)
+def even_arc(positions, tokens):
+    """Return the shortest arc around `positions` that cuts no pair: its start and its spread."""
+    start, spread = arc(positions, tokens)
     odd = start % 2
     return start - odd, (spread + odd + 1) // 2 * 2
 
 
-def arc(places, tokens):
-    """Return the shortest arc around `places`: its start, and the distance to its last place.
+def arc(positions, tokens):
+    """Return the shortest arc around `positions`: its start, and the distance to its last position.
 
     >>> arc((6, 7, 1), tokens=8)
     (6, 3)
     """
-    places = sorted(set(places))
-    before = (places[-1], *places)
-    gap, start = max(((b - a - 1) % tokens, b) for a, b in zip(before, places, strict=False))
+    positions = sorted(set(positions))
+    before = (positions[-1], *positions)
+    gap, start = max(((b - a - 1) % tokens, b) for a, b in zip(before, positions, strict=False))
     return start, tokens - 1 - gap

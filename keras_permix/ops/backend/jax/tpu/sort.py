@@ -29,21 +29,21 @@ def sort(groups, floating, interpret=False):
     return _call(kernel, "sort", 1, [groups], [groups.dtype], interpret)[0]
 
 
-def sort_with_places(groups, floating, interpret=False):
-    """Sort stably; also return the original place of each value in its group, int16."""
-    kernel = partial(_sort_with_places_kernel, floating=floating)
+def sort_with_positions(groups, floating, interpret=False):
+    """Sort stably; also return the original position of each value in its group, int16."""
+    kernel = partial(_sort_with_positions_kernel, floating=floating)
     dtypes = [groups.dtype, jnp.int16]
-    return _call(kernel, "sort_with_places", _words(groups), [groups], dtypes, interpret)
+    return _call(kernel, "sort_with_positions", _words(groups), [groups], dtypes, interpret)
 
 
-def unsort(groups, places, interpret=False):
-    """Undo `sort_with_places`."""
-    operands, dtypes = [groups, places], [groups.dtype]
+def unsort(groups, positions, interpret=False):
+    """Undo `sort_with_positions`."""
+    operands, dtypes = [groups, positions], [groups.dtype]
     return _call(_unsort_kernel, "unsort", _words(groups), operands, dtypes, interpret)[0]
 
 
 def _words(groups):
-    """Return the number of 32-bit words that hold a value and its place."""
+    """Return the number of 32-bit words that hold a value and its position."""
     return 1 if groups.dtype == jnp.int16 else 2
 
 
@@ -85,13 +85,13 @@ def _sort_kernel(bits, out, *held, tiles, mirror):
     tiles.sort(read, write, held, _less)
 
 
-def _sort_with_places_kernel(bits, out, places, *held, tiles, floating):
-    # Keys of -0.0 and 0.0 are equal, and a bit below the place stores the sign.
+def _sort_with_positions_kernel(bits, out, positions, *held, tiles, floating):
+    # Keys of -0.0 and 0.0 are equal, and a bit below the position stores the sign.
     least = jnp.iinfo(bits.dtype).min
 
     def read(tile):
-        for word, place in zip(tiles.load(bits, tile), tiles.places(tile), strict=True):
-            key, low = word, place << 1
+        for word, position in zip(tiles.load(bits, tile), tiles.positions(tile), strict=True):
+            key, low = word, position << 1
             if floating:
                 key = jnp.where(word < 0, least - word, word)
                 low += lax.shift_right_logical(word, 31)
@@ -103,15 +103,15 @@ def _sort_with_places_kernel(bits, out, places, *held, tiles, floating):
         if floating:
             words = [jnp.where((low & 1) != 0, least - key, key) for key, low in both]
         tiles.store(out, tile, words)
-        tiles.store(places, tile, [low >> 1 for _, low in both])
+        tiles.store(positions, tile, [low >> 1 for _, low in both])
 
     tiles.sort(read, write, held, _less_of_floats if floating else _less)
 
 
-def _unsort_kernel(bits, places, out, *held, tiles):
+def _unsort_kernel(bits, positions, out, *held, tiles):
     def read(tile):
-        both = zip(tiles.load(places, tile), tiles.load(bits, tile), strict=True)
-        return [_join(place, value, bits.dtype) for place, value in both]
+        both = zip(tiles.load(positions, tile), tiles.load(bits, tile), strict=True)
+        return [_join(position, value, bits.dtype) for position, value in both]
 
     def write(tile, vectors):
         tiles.store(out, tile, [_split(vector)[1] for vector in vectors])

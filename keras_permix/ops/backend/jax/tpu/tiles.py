@@ -60,8 +60,8 @@ class Tiles:
             two = jnp.concatenate(words[number : number + 2])
             ref[self._rows(tile, number), :] = two.astype(ref.dtype)
 
-    def places(self, tile):
-        """Return the places of the tokens of a tile in their groups, in the order of `load`."""
+    def positions(self, tile):
+        """Return the positions of the tokens of a tile in their groups, in the order of `load`."""
         numbers = range(self.vectors)
         if self.in_any_order:
             first = self._sublane() + (tile * self.size & (self.group_size - 1))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.backend.torch.permute import permute_by_trace
+from keras_permix.ops.backend.torch.permute import permute_by_residuals
 from keras_permix.ops.backend.torch.triton.tables import (
     Tables,
     find_real,
@@ -21,7 +21,7 @@ from keras_permix.ops.backend.torch.triton.tables import (
 )
 from keras_permix.ops.backend.triton.pairs import PAIRS, order_pairs, swaps_of, undo_pairs
 from keras_permix.ops.backend.triton.shift import REGISTERS, shift
-from keras_permix.ops.backend.triton.sort import places_of, put_back, sort_groups
+from keras_permix.ops.backend.triton.sort import positions_of, put_back, sort_groups
 from keras_permix.ops.backend.triton.windows import ALL, Real
 
 
@@ -47,10 +47,10 @@ def _permute_real(x, mask, real, plan):
     differentiable = torch.is_grad_enabled() and x.requires_grad
     make = _opaque_permute[of_one_size(x)] if torch.compiler.is_compiling() else _permute
     with torch.no_grad():
-        out, trace = make(x, *_given(x, real, plan), *_static(plan, mask), differentiable)
+        out, residuals = make(x, *_given(x, real, plan), *_static(plan, mask), differentiable)
     if not differentiable:
         return out
-    return _WithInverse.apply(x, out, trace, mask, *_given(x, real, plan, back=True), plan)
+    return _WithInverse.apply(x, out, residuals, mask, *_given(x, real, plan, back=True), plan)
 
 
 def _given(x, real, plan, back=False):
@@ -71,19 +71,19 @@ class _WithInverse(torch.autograd.Function):
     """Return `out`, a permutation of `x`, with the inverse as its gradient."""
 
     @staticmethod
-    def forward(ctx, x, out, trace, mask, moves, beside, order, lengths, plan):
-        ctx.save_for_backward(trace, mask, moves, beside, order, lengths)
+    def forward(ctx, x, out, residuals, mask, moves, beside, order, lengths, plan):
+        ctx.save_for_backward(residuals, mask, moves, beside, order, lengths)
         ctx.plan = plan
         return out.view_as(out)
 
     @staticmethod
     def backward(ctx, grad):
-        trace, mask, *tables = ctx.saved_tensors
+        residuals, mask, *tables = ctx.saved_tensors
         if torch.compiler.is_compiling():  # compilers differentiate only once
             undo, plan = _opaque_undo[of_one_size(grad)], _static(ctx.plan, mask)
-            undone = undo(grad, trace, *tables, *plan)
+            undone = undo(grad, residuals, *tables, *plan)
         else:
-            undone = _Undo.apply(grad, trace, mask, *tables, ctx.plan)
+            undone = _Undo.apply(grad, residuals, mask, *tables, ctx.plan)
         return undone, *(None,) * 8
 
 
@@ -91,41 +91,41 @@ class _Undo(torch.autograd.Function):
     """Apply the inverse; its gradient is the permutation by operations of PyTorch."""
 
     @staticmethod
-    def forward(ctx, grad, trace, mask, moves, beside, order, lengths, plan):
-        ctx.save_for_backward(trace, mask)
+    def forward(ctx, grad, residuals, mask, moves, beside, order, lengths, plan):
+        ctx.save_for_backward(residuals, mask)
         ctx.plan = plan
-        return _undo(grad, trace, moves, beside, order, lengths, *_static(plan, mask))
+        return _undo(grad, residuals, moves, beside, order, lengths, *_static(plan, mask))
 
     @staticmethod
     def backward(ctx, x):
-        trace, mask = ctx.saved_tensors
-        trace = _as_torch_keeps_it(trace, ctx.plan, x.shape[1])
-        return permute_by_trace(x, trace, mask, ctx.plan, False), *(None,) * 7
+        residuals, mask = ctx.saved_tensors
+        residuals = _as_torch_keeps_it(residuals, ctx.plan, x.shape[1])
+        return permute_by_residuals(x, residuals, mask, ctx.plan, False), *(None,) * 7
 
 
-def _permute(x, moves, beside, order, lengths, steps, group_size, aligned, descending, traced):
+def _permute(
+    x, moves, beside, order, lengths, steps, group_size, aligned, descending, with_residuals
+):
     plan, x = Plan(steps, group_size, aligned, descending), x.contiguous()
     tables, real = _completed(x, plan, False, moves, beside), Real(order, lengths)
+    options = dict(aligned=aligned, with_residuals=with_residuals)
     with torch.cuda.device_of(x):
         if group_size == 1:
             return shift(run, x, reads_with(tables, real, x, plan)), None
         if plan.orders_pairs():
-            return order_pairs(
-                run, x, reads_with(tables, real, x, plan), aligned=aligned, traced=traced
-            )
-        options = dict(descending=tables.beside, aligned=aligned, traced=traced)
-        return sort_groups(run, x, group_size, real, **options)
+            return order_pairs(run, x, reads_with(tables, real, x, plan), **options)
+        return sort_groups(run, x, group_size, real, descending=tables.beside, **options)
 
 
-def _undo(grad, trace, moves, beside, order, lengths, steps, group_size, aligned, descending):
+def _undo(grad, residuals, moves, beside, order, lengths, steps, group_size, aligned, descending):
     plan, grad = Plan(steps, group_size, aligned, descending), grad.contiguous()
     tables, real = _completed(grad, plan, True, moves, beside), Real(order, lengths)
     with torch.cuda.device_of(grad):
         if group_size == 1:
             return shift(run, grad, reads_with(tables, real, grad, plan, back=True))
         if plan.orders_pairs():
-            return undo_pairs(run, grad, trace, reads_with(tables, real, grad, plan, back=True))
-        return put_back(run, grad, trace, group_size, real)
+            return undo_pairs(run, grad, residuals, reads_with(tables, real, grad, plan, back=True))
+        return put_back(run, grad, residuals, group_size, real)
 
 
 def _completed(x, plan, back, moves, beside):
@@ -152,15 +152,15 @@ def _empty(like, shape, dtype):
     return like.new_empty(shape, dtype=dtype)
 
 
-def _as_torch_keeps_it(trace, plan, tokens):
+def _as_torch_keeps_it(residuals, plan, tokens):
     if plan.group_size == 1:
         return None
     if plan.orders_pairs():  # which pairs were swapped, (batch, tokens / 2, channels)
-        pair = torch.arange(tokens // 2, device=trace.device)
-        words = trace[:, pair // PAIRS.value]
+        pair = torch.arange(tokens // 2, device=residuals.device)
+        words = residuals[:, pair // PAIRS.value]
         return (words >> (pair % PAIRS.value)[:, None] & 1).bool()
-    token = torch.arange(tokens, device=trace.device)[:, None]
-    return token // plan.group_size * plan.group_size + trace
+    token = torch.arange(tokens, device=residuals.device)[:, None]
+    return token // plan.group_size * plan.group_size + residuals
 
 
 def _opaque(name, function, fake):
@@ -179,7 +179,7 @@ def _opaque(name, function, fake):
     return ops
 
 
-def _permute_traced(
+def _permute_op(
     x: torch.Tensor,
     moves: torch.Tensor | None,
     beside: torch.Tensor | None,
@@ -189,28 +189,28 @@ def _permute_traced(
     group_size: int,
     aligned: bool,
     descending: Sequence[bool] | None,
-    traced: bool,
+    with_residuals: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     tables, plan = (moves, beside, order, lengths), (steps, group_size, aligned, descending)
-    out, trace = _permute(x, *tables, *plan, traced)
-    return out, x.new_empty(0) if trace is None else trace
+    out, residuals = _permute(x, *tables, *plan, with_residuals)
+    return out, x.new_empty(0) if residuals is None else residuals
 
 
-def _permuted_like(x, moves, beside, order, lengths, *plan_and_traced):
-    *plan, traced = plan_and_traced
+def _permuted_like(x, moves, beside, order, lengths, *plan_and_flag):
+    *plan, with_residuals = plan_and_flag
     plan = Plan(*plan)
-    if plan.group_size == 1 or not traced:
-        trace = x.new_empty(0)
+    if plan.group_size == 1 or not with_residuals:
+        residuals = x.new_empty(0)
     elif plan.orders_pairs():
-        trace = _empty(x, *swaps_of(x.shape))
+        residuals = _empty(x, *swaps_of(x.shape))
     else:
-        trace = _empty(x, *places_of(x.shape, plan.group_size))
-    return torch.empty_like(x, memory_format=torch.contiguous_format), trace
+        residuals = _empty(x, *positions_of(x.shape, plan.group_size))
+    return torch.empty_like(x, memory_format=torch.contiguous_format), residuals
 
 
-def _undo_traced(
+def _undo_op(
     grad: torch.Tensor,
-    trace: torch.Tensor,
+    residuals: torch.Tensor,
     moves: torch.Tensor | None,
     beside: torch.Tensor | None,
     order: torch.Tensor | None,
@@ -221,12 +221,12 @@ def _undo_traced(
     descending: Sequence[bool] | None,
 ) -> torch.Tensor:
     tables, plan = (moves, beside, order, lengths), (steps, group_size, aligned, descending)
-    return _undo(grad, trace, *tables, *plan)
+    return _undo(grad, residuals, *tables, *plan)
 
 
 def _undone_like(grad, *options):
     return torch.empty_like(grad, memory_format=torch.contiguous_format)
 
 
-_opaque_permute = _opaque("permute", _permute_traced, _permuted_like)
-_opaque_undo = _opaque("undo", _undo_traced, _undone_like)
+_opaque_permute = _opaque("permute", _permute_op, _permuted_like)
+_opaque_undo = _opaque("undo", _undo_op, _undone_like)

@@ -87,8 +87,8 @@ def sorts(plan):
 
 def _call(x, plan, back):
     steps = None if plan.steps is None else tuple(plan.steps)
-    turns = None if plan.descending is None or back else tuple(plan.descending)
-    return steps, turns, sorts(plan), back, *x.shape[1:], x.element_size(), x.device
+    flips = None if plan.descending is None or back else tuple(plan.descending)
+    return steps, flips, sorts(plan), back, *x.shape[1:], x.element_size(), x.device
 
 
 class _Held:
@@ -121,9 +121,9 @@ def _held(*call):
 
 
 @lru_cache(maxsize=256)
-def _tables(steps, turns, sorts, back, tokens, channels, itemsize, device):
+def _tables(steps, flips, sorts, back, tokens, channels, itemsize, device):
     if sorts:
-        return Tables(None, _table(turns, torch.int8, device))
+        return Tables(None, _table(flips, torch.int8, device))
     if steps is None and not back:
         return Tables()
     reads, window = reads_of(steps or (0,) * channels, tokens, itemsize, back)
