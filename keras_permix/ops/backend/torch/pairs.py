@@ -2,6 +2,9 @@
 
 import torch
 
+from keras_permix.ops.backend.torch.packing import to_bits
+from keras_permix.ops.backend.torch.runtime import exporting
+
 
 def order(x, reference, lengths):
     """Mark the pairs to swap: descending ones, or those that differ from a reference channel.
@@ -29,5 +32,13 @@ def swap(x, marked):
     """Swap the marked pairs."""
     whole = 2 * marked.shape[1]
     pairs = x[:, :whole].unflatten(1, (-1, 2))
-    swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs).flatten(1, 2)
+    if exporting():  # ONNX has no bits of floats
+        swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs)
+    else:  # many times as fast as `torch.where` on a CPU
+        bits = to_bits(pairs)
+        differing = (bits[:, :, 0] ^ bits[:, :, 1]).mul_(marked)
+        swapped = (bits ^ differing.unsqueeze(2)).view(x.dtype)
+    swapped = swapped.flatten(1, 2)
+    if whole == x.shape[1] and not exporting():
+        return swapped
     return torch.cat((swapped, x[:, whole:]), 1)
