@@ -111,7 +111,7 @@ lint: $(TEST)/.installed
 	$(TEST)/bin/ruff check .
 	$(TEST)/bin/mypy
 	$(TEST)/bin/python tools/check_voice.py README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md \
-		CODE_OF_CONDUCT.md benchmarks docs examples weights zoo tools keras_permix
+		CODE_OF_CONDUCT.md benchmarks docs examples weights zoo tools tests keras_permix
 
 wheel:
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -13,8 +13,8 @@ The backend of a test depends only on the test:
 - All other tests: one backend, chosen by a hash of the test id.
 
 With `--thorough`, a single backend, or pytest arguments, all tests but `once` run on every backend.
-Kernels are interpreted only by `make test-accelerators`. On TensorFlow, tests that compile programs
-as users do run in a separate process. `-m EXPRESSION` replaces this selection.
+Only `make test-accelerators` interprets kernels. On TensorFlow, tests that compile programs with
+default options run in a separate process. `-m EXPRESSION` replaces this selection.
 """
 
 import importlib.util
@@ -31,12 +31,12 @@ ROOT = Path(__file__).resolve().parents[1]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 SHARE = "KERAS_PERMIX_SHARE"  # the share of the tests to run: "0/3" is the first of three
 NO_TESTS = 5  # pytest's exit code if it collected no tests
-# TensorFlow reads the XLA flags once per process. These cut compilation to a third of the time.
+# TensorFlow reads the XLA flags once per process. These cut the compilation time to a third.
 FAST_COMPILATION = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 }
-# Prefixes of test ids that compile as users do: they compare bits of programs, or run examples.
+# Prefixes of ids of tests that compile with default options: they compare bits or run examples.
 AS_USERS_DO = (
     "tests/accelerators",
     "tests/export",

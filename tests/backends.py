@@ -1,17 +1,18 @@
-"""What tests must ask of a backend by its own name: gradients and compilation."""
+"""Compute gradients and compile functions on the running backend."""
 
 import gc
 
 import keras
 
 BACKEND = keras.config.backend()
-OPTIONS: dict = {}  # of JAX's compiler
+OPTIONS: dict = {}  # for JAX's compiler
 
 
 def value_and_gradient(function, x, cotangent, whole=True):
-    """The result of `function(x)` and the gradient of `sum(function(x) * cotangent)`.
+    """Return `function(x)` and the gradient of `sum(function(x) * cotangent)`.
 
-    JAX compiles the whole or, which is sooner where many calls have a shape in common, each step.
+    JAX compiles the whole function. With `whole=False` it compiles each op, which is faster for
+    many calls that share shapes.
     """
     if BACKEND == "jax":
         return _jax(function, x, cotangent, quick if whole else lambda function: function)
@@ -19,7 +20,7 @@ def value_and_gradient(function, x, cotangent, whole=True):
 
 
 def compiled(function, whole=False):
-    """`function` compiled as the backend compiles; by PyTorch in one graph, if `whole`."""
+    """Compile a function. With `whole`, PyTorch must compile it into one graph."""
     if BACKEND == "jax":
         import jax
 
@@ -34,23 +35,23 @@ def compiled(function, whole=False):
 
 
 def quick(function):
-    """`function` as it runs soonest: JAX compiles it whole sooner than op by op."""
+    """Compile a function on JAX, where that takes less time than running op by op."""
     return compiled(function) if BACKEND == "jax" else function
 
 
 def keep_compiled(folder):
-    """Have JAX read what it has compiled before from files, which outlive `forget_compiled`."""
+    """Cache programs that JAX compiles in `folder`. The files survive `forget_compiled`."""
     if BACKEND == "jax":
         import jax
         from jax.experimental.compilation_cache import compilation_cache
 
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        compilation_cache.reset_cache()  # what was compiled before had none
+        compilation_cache.reset_cache()  # otherwise JAX ignores the new folder
 
 
 def compile_soon(soon):
-    """Choose between code that JAX compiles quickly, and code that is compiled as users have it."""
+    """Select fast compilation on JAX, or the optimizations that users get."""
     if BACKEND == "jax":
         import jax
 
@@ -58,7 +59,7 @@ def compile_soon(soon):
 
 
 def forget_compiled():
-    """Free compiled functions, which JAX and PyTorch keep for as long as a process lives."""
+    """Free compiled functions, which JAX and PyTorch keep until the process ends."""
     if BACKEND == "jax":
         import jax
 

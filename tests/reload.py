@@ -1,4 +1,4 @@
-"""Load saved models and write what they give: the other half of `check_models_elsewhere`.
+"""Load saved models and write their outputs, for `check_models_elsewhere`.
 
 python -m tests.reload FOLDER
 """

@@ -1,4 +1,4 @@
-"""The parts stand to each other as CONTRIBUTING.md says, read off the syntax trees."""
+"""Test the architecture rules of CONTRIBUTING.md on the syntax trees of the package."""
 
 import ast
 from fnmatch import fnmatch
@@ -10,8 +10,8 @@ import pytest
 PACKAGE = "keras_permix"
 FOLDER = Path(__file__).parents[1] / PACKAGE
 LEAVES = ("utils", "zoo.registry", "_backend", "_version")
-# From the roof down. A module may import from the storeys below its own, and from its own part.
-STOREYS = (
+# From top to bottom. A module may import from lower levels and from its own part.
+LEVELS = (
     ("cli",),
     ("lra",),
     ("training", "bench"),
@@ -28,17 +28,17 @@ STOREYS = (
     ("_typing",),
 )
 KERNELS = ("ops.backend.jax.tpu", "ops.backend.triton")
-ASKS = ("ops.backend", "training.distribute")  # what may ask which backend runs, and name it
+BACKEND_PARTS = ("ops.backend", "training.distribute")  # may query and name the backend
 FRAMEWORKS = {"jax", "jaxlib", "flax", "tensorflow", "torch", "triton"}
-# Strings are names as well. Which backends are installed is another question than which one runs.
+# Forbidden in strings, too. Code may ask which backends are installed, but not which one runs.
 WORDS = {*FRAMEWORKS, "KERAS_BACKEND"}
 RUNNING = "ops.backend.running"
-TELLING = {"BACKENDS", "name", "version"}  # of it; what else it has serves on any backend
+BACKEND_QUERIES = {"BACKENDS", "name", "version"}  # the rest of `running` works on any backend
 ALLOWED = {
     "_backend": {"jax", "tensorflow", "torch", "KERAS_BACKEND"},
     "cli.verify": WORDS,
-    "data.graphs.pcqm4m": {"torch", "torch.serialization.safe_globals"},  # reads its split
-    # Records say what computed.
+    "data.graphs.pcqm4m": {"torch", "torch.serialization.safe_globals"},  # reads the split file
+    # These record the backend.
     "cli.bench": {"running.name", "running.version"},
     "training.run": {"running.name", "running.version"},
 }
@@ -47,29 +47,29 @@ pytestmark = pytest.mark.once
 
 
 def read():
-    """The syntax tree of every module, by its name below the package; a package's is its face."""
+    """Yield the name of every module, relative to the package, and its syntax tree."""
     for path in sorted(FOLDER.rglob("*.py")):
         name = ".".join(path.relative_to(FOLDER).with_suffix("").parts)
         yield name.removesuffix("__init__").rstrip("."), ast.parse(path.read_text("utf-8"))
 
 
 TREES = dict(read())
-FACES = {name for name in TREES if (FOLDER / name.replace(".", "/") / "__init__.py").is_file()}
+PACKAGES = {name for name in TREES if (FOLDER / name.replace(".", "/") / "__init__.py").is_file()}
 
 
 def names(node):
-    """The full names that a node imports; `import_module("…")` imports as well."""
+    """Return the full names that a node imports, also with `import_module("…")`."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         return [f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names]
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-        return fitting(node.args[0])
+        return import_targets(node.args[0])
     return []
 
 
-def fitting(node):
-    """What `import_module` may be given: a name, or those modules that an f-string can mean."""
+def import_targets(node):
+    """Return the modules that an argument of `import_module` can name, also as an f-string."""
     if isinstance(node, ast.Constant):
         return [node.value]
     if not isinstance(node, ast.JoinedStr):
@@ -82,12 +82,15 @@ def fitting(node):
 
 
 def imported(name):
-    """All names that a module imports, wherever in it."""
+    """Return all names that a module imports, at any level of nesting."""
     return [full for node in ast.walk(TREES[name]) for full in names(node)]
 
 
 def modules(name):
-    """The package's modules that a module imports; to take a name from a face imports the face."""
+    """Yield the modules of this package that a module imports.
+
+    `from package import name` counts as an import of the package.
+    """
     for full in imported(name):
         first, _, rest = full.partition(".")
         if first == PACKAGE:
@@ -98,63 +101,63 @@ def within(name, *parts):
     return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
-def storey(name):
-    """Number and part of a module, by the longest name that fits; the whole is above the roof."""
-    all_parts = [(number, part) for number, parts in enumerate(STOREYS) for part in parts]
-    fitting = [(number, part) for number, part in all_parts if within(name, part)]
-    return max(fitting, key=lambda pair: len(pair[1]), default=(-1, ""))
+def level_of(name):
+    """Return the level of a module and its part. The root package has level -1."""
+    all_parts = [(number, part) for number, parts in enumerate(LEVELS) for part in parts]
+    matches = [(number, part) for number, part in all_parts if within(name, part)]
+    return max(matches, key=lambda pair: len(pair[1]), default=(-1, ""))
 
 
-def goes_down(name, other):
-    (above, part), (below, other_part) = storey(name), storey(other)
+def may_import(name, other):
+    (above, part), (below, other_part) = level_of(name), level_of(other)
     return below > above or part == other_part
 
 
-def test_every_module_has_its_storey():
-    assert [name for name in TREES if name and storey(name)[0] < 0] == []
+def test_every_module_has_a_level():
+    assert [name for name in TREES if name and level_of(name)[0] < 0] == []
 
 
 def test_imports_are_absolute():
     assert [full for name in TREES for full in imported(name) if full.startswith(".")] == []
 
 
-def test_imports_go_down():
+def test_modules_import_only_from_lower_levels():
     pairs = [(name, other) for name in TREES if name for other in modules(name)]
-    assert [" → ".join(pair) for pair in pairs if not goes_down(*pair)] == []
+    assert [" → ".join(pair) for pair in pairs if not may_import(*pair)] == []
 
 
-def test_there_is_no_circle():
-    """A face imports what it shows, so that to import a name of it is to import all of that."""
+def test_no_import_cycles():
+    """An import of a name from a package counts as an import of the package."""
     try:
         TopologicalSorter({name: set(modules(name)) for name in TREES}).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(reversed(error.args[1])))
 
 
-def test_no_package_imports_its_own_face():
+def test_no_module_imports_the_init_of_its_package():
     inner = [name for name in TREES if not name.endswith("__main__")]
-    pairs = [(name, face) for name in inner for face in set(modules(name)) & FACES]
+    pairs = [(name, package) for name in inner for package in set(modules(name)) & PACKAGES]
     assert [pair for pair in pairs if pair[0] != pair[1] and within(*pair)] == []
 
 
-def test_nobody_else_names_a_backend():
-    """No framework is imported, none is named in a string, and nobody asks which one runs."""
+def test_only_listed_modules_mention_backends():
+    """Other modules do not import frameworks, name them in strings or query the backend."""
     found = []
     for name, tree in TREES.items():
-        if not within(name, *ASKS):
-            said = [word for node in ast.walk(tree) for word in backends_in(node)]
-            found += [(name, word) for word in said if word not in ALLOWED.get(name, ())]
+        if not within(name, *BACKEND_PARTS):
+            mentions = [word for node in ast.walk(tree) for word in backends_in(node)]
+            found += [(name, word) for word in mentions if word not in ALLOWED.get(name, ())]
     assert found == []
 
 
 def backends_in(node):
-    """Names of backends in a node, and the question which one runs."""
+    """Yield the names of backends, and the queries for the running backend, in a node."""
     for full in names(node):
         if full.partition(".")[0] in FRAMEWORKS or full.endswith(".backend.backend"):
             yield full
-        if full in {f"{PACKAGE}.{RUNNING}.{word}" for word in TELLING}:
+        if full in {f"{PACKAGE}.{RUNNING}.{word}" for word in BACKEND_QUERIES}:
             yield full
-    if isinstance(node, ast.Attribute) and node.attr in TELLING:
+    if isinstance(node, ast.Attribute) and node.attr in BACKEND_QUERIES:
         if ast.unparse(node.value).endswith("running"):
             yield ast.unparse(node)
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("backend"):
@@ -167,7 +170,7 @@ def backends_in(node):
             yield node.value
 
 
-def test_no_kernel_names_keras():
+def test_kernels_do_not_import_keras():
     kernels = [name for name in TREES if within(name, *KERNELS)]
     assert kernels
     assert [name for name in kernels if any(within(full, "keras") for full in imported(name))] == []

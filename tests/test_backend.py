@@ -1,4 +1,4 @@
-"""An installed backend is found where nobody names one, and a choice is left alone."""
+"""Test the choice of the default backend and the `backend` command."""
 
 import json
 import os
@@ -17,7 +17,10 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Seem to have some backends, and perhaps Keras' file of settings, before Keras is imported."""
+    """Simulate a machine with some installed backends before Keras is imported.
+
+    The returned function also takes the text of the settings file of Keras.
+    """
     monkeypatch.delitem(sys.modules, "keras")
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setenv("KERAS_BACKEND", "")
@@ -37,20 +40,20 @@ def machine(monkeypatch, tmp_path):
     ("installed", "settings", "chosen"),
     [
         (["jax"], None, "jax"),
-        (["torch"], {"backend": "tensorflow"}, "torch"),  # as Keras itself writes it
+        (["torch"], {"backend": "tensorflow"}, "torch"),  # the default file of Keras
         (["jax", "torch"], None, "jax"),
-        (["jax", "tensorflow"], None, ""),  # Keras takes TensorFlow
+        (["jax", "tensorflow"], None, ""),  # Keras uses TensorFlow
         (["jax", "torch"], {"backend": "torch"}, ""),
         (["jax"], {"backend": "numpy"}, ""),
         (["torch"], {"floatx": "float32"}, "torch"),
         ([], None, ""),
     ],
 )
-def test_an_installed_backend_is_chosen(machine, installed, settings, chosen):
+def test_default_backend(machine, installed, settings, chosen):
     assert machine(installed, settings and json.dumps(settings)) == chosen
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch, capsys):
+def test_command_reports_unusable_keras_home(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "file" / "folder"))
     assert main(["backend", "torch"]) == 2
@@ -59,21 +62,21 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch, capsys):
     )
 
 
-def test_settings_that_are_damaged_are_none(machine):
+def test_damaged_settings_are_ignored(machine):
     assert machine(["torch"], "{") == "torch"
 
 
-def test_a_choice_is_left_alone(machine, monkeypatch):
+def test_environment_variable_is_kept(machine, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     assert machine(["jax"]) == "torch"
 
 
-def test_keras_that_runs_is_left_alone(machine, monkeypatch):
+def test_no_choice_after_keras_is_imported(machine, monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", object())
     assert machine(["jax"]) == ""
 
 
-def test_a_folder_is_no_backend(monkeypatch, tmp_path):
+def test_folder_does_not_count_as_installed_backend(monkeypatch, tmp_path):
     for name in _backend.BACKENDS:
         (tmp_path / name).mkdir()
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -82,20 +85,20 @@ def test_a_folder_is_no_backend(monkeypatch, tmp_path):
     assert _backend.installed_backends() == []
 
 
-def test_no_backend_at_all(machine, monkeypatch):
+def test_no_installed_backend_raises(machine, monkeypatch):
     monkeypatch.setattr(_backend, "installed_backends", list)
     with pytest.raises(ImportError, match=r'pip install "keras_permix\[jax\]"'):
         _backend.check()
 
 
-def test_a_backend_that_is_not_installed(machine, monkeypatch):
+def test_missing_backend_raises(machine, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     machine(["jax"])
     with pytest.raises(ValueError, match="`KERAS_BACKEND` must.*: jax. Received: .*=tensorflow"):
         _backend.check()
 
 
-def test_a_backend_is_kept(machine, tmp_path, capsys):
+def test_command_saves_backend(machine, tmp_path, capsys):
     machine(["jax", "torch"], json.dumps({"floatx": "float16", "backend": "tensorflow"}))
     assert main(["backend", "torch"]) == 0
     assert capsys.readouterr().out == f"torch, kept in {tmp_path / 'keras.json'}\n"
@@ -103,8 +106,8 @@ def test_a_backend_is_kept(machine, tmp_path, capsys):
     assert settings == {"floatx": "float16", "backend": "torch"}
 
 
-def test_the_backend_is_shown(machine, monkeypatch, capsys):
-    assert machine(["jax"]) == "jax"  # for this process alone: `import keras` does not look
+def test_command_prints_backend(machine, monkeypatch, capsys):
+    assert machine(["jax"]) == "jax"  # only in this process, not for `import keras` elsewhere
     assert main(["backend"]) == 0
     monkeypatch.setenv("KERAS_BACKEND", "")
     machine(["jax", "torch"], json.dumps({"backend": "torch"}))
@@ -122,7 +125,7 @@ def test_the_backend_is_shown(machine, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("settings", ["{", "[1]", '{"backend": ["jax"]}'])
-def test_settings_that_are_damaged_are_told(settings, machine, tmp_path, capsys):
+def test_command_reports_damaged_settings(settings, machine, tmp_path, capsys):
     assert machine(["jax"], settings) == "jax"
     assert main(["backend"]) == 2
     error = capsys.readouterr().err
@@ -139,7 +142,7 @@ def test_settings_that_are_damaged_are_told(settings, machine, tmp_path, capsys)
         ("[1]", "jax", 'name of a "backend". Correct or remove it. Received: '),
     ],
 )
-def test_a_backend_that_cannot_be_kept(settings, name, message, machine, tmp_path, capsys):
+def test_failed_command_keeps_settings(settings, name, message, machine, tmp_path, capsys):
     machine(["jax"], settings)
     assert main(["backend", name]) == 2
     assert message in capsys.readouterr().err
@@ -147,8 +150,8 @@ def test_a_backend_that_cannot_be_kept(settings, name, message, machine, tmp_pat
 
 
 @pytest.mark.parametrize("name", _backend.installed_backends())
-def test_keras_starts_with_the_backend_that_is_kept(name, tmp_path):
-    """As a user does it who sets nothing, and imports Keras first."""
+def test_keras_starts_with_saved_backend(name, tmp_path):
+    """The user sets no environment variable and imports Keras first."""
     environment = {**os.environ, "KERAS_HOME": str(tmp_path / "new"), "PYTHONPATH": str(ROOT)}
     environment.pop("KERAS_BACKEND", None)
 

@@ -1,10 +1,10 @@
-"""What a public name is documented with, read off the syntax trees: what applies to it, no less."""
+"""Test that docstrings of public names have all sections that apply to them."""
 
 import ast
 
 import pytest
 
-from tests.test_architecture import FACES, FOLDER, TREES
+from tests.test_architecture import FOLDER, PACKAGES, TREES
 
 CLASSES: dict = {}
 for _tree in TREES.values():
@@ -15,32 +15,33 @@ for _tree in TREES.values():
 pytestmark = pytest.mark.once
 
 
-# Methods that Keras calls, and documents.
-KERAS = {"build", "call", "compute_mask", "compute_output_shape", "from_config", "get_config"}
-KERAS |= {"on_epoch_end"}
+# Methods that Keras calls and documents.
+INHERITED = {"build", "call", "compute_mask", "compute_output_shape", "from_config", "get_config"}
+INHERITED |= {"on_epoch_end"}
 
 
 def public():
-    """Face, name and definition of every name that a package shows, imported or its own."""
-    for face in sorted(FACES):
-        said = [node.value for node in TREES[face].body if ast.unparse(node)[:9] == "__all__ ="]
-        shown = ast.literal_eval(said[0]) if said else ()
-        for name in shown:
-            yield from defined(face, face, name)
-        for node in TREES[face].body:
+    """Yield package, name and definition of every name that a package exports."""
+    for package in sorted(PACKAGES):
+        nodes = TREES[package].body
+        declared = [node.value for node in nodes if ast.unparse(node)[:9] == "__all__ ="]
+        exported = ast.literal_eval(declared[0]) if declared else ()
+        for name in exported:
+            yield from defined(package, package, name)
+        for node in nodes:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(FOLDER.name):
-                for name in [a.name for a in node.names if a.name in shown or a.asname]:
-                    yield from defined(face, node.module.partition(".")[2], name)
+                for name in [a.name for a in node.names if a.name in exported or a.asname]:
+                    yield from defined(package, node.module.partition(".")[2], name)
 
 
-def defined(face, module, name):
+def defined(package, module, name):
     for node in TREES[module].body if module in TREES else ():
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
-            yield face, name, node
+            yield package, name, node
 
 
 def statements(function):
-    """Those of a function, not of functions within it."""
+    """Yield the statements of a function, except those of nested functions and classes."""
     inner = (ast.FunctionDef, ast.Lambda, ast.ClassDef)
     for node in ast.iter_child_nodes(function):
         if not isinstance(node, inner):
@@ -49,11 +50,11 @@ def statements(function):
 
 
 def sections(node):
-    """The sections that a docstring must have."""
+    """Yield the sections that a docstring must have."""
     function = node
     if isinstance(node, ast.ClassDef):
-        made = (part for part in node.body if getattr(part, "name", "") == "__init__")
-        function = next(made, None)
+        inits = (part for part in node.body if getattr(part, "name", "") == "__init__")
+        function = next(inits, None)
     if function is not None:
         arguments = {argument.arg for argument in function.args.args + function.args.kwonlyargs}
         found = list(statements(function))
@@ -68,21 +69,21 @@ def sections(node):
 
 def test_public_names_are_documented():
     missing = []
-    for face, name, node in public():
+    for package, name, node in public():
         text = ast.get_docstring(node) or ""
         lacking = [section for section in sections(node) if section not in text]
         if lacking or not text:
-            missing.append((face, name, lacking))
+            missing.append((package, name, lacking))
     assert missing == []
 
 
 def test_public_methods_are_documented():
-    """In a line at least, by their class or by one that it inherits from."""
+    """A docstring in the class or in a base class is enough."""
     missing = []
-    for face, name, node in public():
+    for package, name, node in public():
         if isinstance(node, ast.ClassDef):
-            undocumented = {method.name for method in methods(node)} - documented(name) - KERAS
-            missing += [(face, name, method) for method in sorted(undocumented)]
+            undocumented = {method.name for method in methods(node)} - documented(name) - INHERITED
+            missing += [(package, name, method) for method in sorted(undocumented)]
     assert missing == []
 
 
@@ -92,7 +93,7 @@ def methods(node):
 
 
 def documented(name):
-    """Names of the methods that a class of the package, and those it inherits from, document."""
+    """Return the names of methods with a docstring in a class or in its base classes."""
     found = set()
     for node in CLASSES.get(name, ()):
         found |= {method.name for method in methods(node) if ast.get_docstring(method)}
@@ -100,8 +101,8 @@ def documented(name):
     return found
 
 
-def test_an_example_is_one_that_runs():
-    """`Example:`, an empty line, then `>>>` below it: tests/test_readme.py finds and runs it."""
+def test_examples_are_doctests():
+    """`tests/test_readme.py` runs only examples with this layout."""
     wrong = []
     for name, tree in TREES.items():
         for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""The examples do what they say, run as a user runs them."""
+"""Test the examples and tutorials: run them and check their output."""
 
 import importlib.util
 import os
@@ -17,22 +17,22 @@ from tests.harness import ROOT
 from tests.harness.processes import environment
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-MINUTE = 2 * 60  # processor seconds of a minute on two cores
+MINUTE = 2 * 60  # CPU seconds of one minute on two cores
 
 
 def run(name, *arguments, **variables):
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    before = processor_seconds()
+    before = cpu_seconds()
     done = subprocess.run(
         command, env=environment(**variables), capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    assert processor_seconds() - before < MINUTE
+    assert cpu_seconds() - before < MINUTE
     return done.stdout
 
 
-def processor_seconds():
-    """Those of the processes that this one has started and seen end."""
+def cpu_seconds():
+    """Return the CPU time of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -45,10 +45,10 @@ def test_tutorial(path, tmp_path):
     assert not any(cell.outputs for cell in cells)
     quick.source = quick.source.replace("QUICK = False", "QUICK = True")
     assert quick.source.startswith("QUICK = True")
-    place = {"metadata": {"path": str(tmp_path)}}
-    before = processor_seconds()
-    NotebookClient(notebook, timeout=600, resources=place).execute(env=environment())
-    assert processor_seconds() - before < 1.5 * MINUTE
+    resources = {"metadata": {"path": str(tmp_path)}}
+    before = cpu_seconds()
+    NotebookClient(notebook, timeout=600, resources=resources).execute(env=environment())
+    assert cpu_seconds() - before < 1.5 * MINUTE
 
 
 def test_quickstart(tmp_path):
@@ -62,13 +62,13 @@ def test_quickstart(tmp_path):
 
 def test_mixer_pictures(tmp_path):
     printed = run("mixer_pictures.py", "--out", str(tmp_path))
-    heard = {n: float(t) for n, t in re.findall(r"(\w+): an output .* ([\d.]+) tokens", printed)}
-    assert heard["butterfly_one_stage"] == 6
-    assert heard["butterfly_two_stages"] == heard["softmax_attention"] == 36
-    assert 18 < heard["damped_ema"] < 19  # 1 to 36 of them
+    reached = {n: float(t) for n, t in re.findall(r"(\w+): an output .* ([\d.]+) tokens", printed)}
+    assert reached["butterfly_one_stage"] == 6
+    assert reached["butterfly_two_stages"] == reached["softmax_attention"] == 36
+    assert 18 < reached["damped_ema"] < 19  # mean of 1 to 36
     shown = EXAMPLES.parent / "docs" / "mixers"
     for folder in (tmp_path, shown):
-        assert {path.stem for path in folder.glob("*.png")} == set(heard)
+        assert {path.stem for path in folder.glob("*.png")} == set(reached)
 
 
 def test_mixing_figures(tmp_path):
@@ -100,7 +100,7 @@ def test_anneal_sinkhorn():
 @pytest.mark.parametrize("mixer", ["linear_attention", "causal_csp"])
 def test_generate_text(mixer):
     printed = run("generate_text.py", "--smoke", "--mixer", mixer, "--prompt", "A short")
-    assert float(re.search(rf"{mixer}: ([\d.]+) bits per byte", printed)[1]) < 5  # of 8
+    assert float(re.search(rf"{mixer}: ([\d.]+) bits per byte", printed)[1]) < 5  # untrained: 8
     assert re.search(r"state: \d+ kB", printed)
     assert len(printed.partition("\nA short")[2].rstrip("\n")) > 20
 
@@ -111,7 +111,7 @@ def test_swap_mixer():
     assert "attention in 6 blocks: " in printed
     assert [int(block) for block, *_ in swaps] == [5, 4, 3, 2, 1, 0]
     counts = [int(count.replace(",", "")) for _, count, _ in swaps]
-    assert set(np.diff(counts)) == {-2 * 128 * 128} and counts[-1] == 611_978  # CSPViT's
+    assert set(np.diff(counts)) == {-2 * 128 * 128} and counts[-1] == 611_978  # as CSPViT
 
 
 def test_distill():
@@ -129,7 +129,7 @@ def test_another_size():
     assert "32 pixels, pretrained: " in printed
 
 
-# On PyTorch it takes minutes to compile a step.
+# PyTorch takes minutes to compile a step.
 WAYS = {
     "torch": ("lora", "ema", "bfloat16", "float16", "remat"),
     "jax": ("ema", "compiled"),
@@ -143,7 +143,7 @@ def test_ways_to_train(backend):
     ways = ("plain", *WAYS[backend])
     printed = run("ways_to_train.py", "--smoke", "--rounds", "1", "--ways", *ways, backend=backend)
     found = dict(re.findall(r"(\w+): ([\d,]+) trained parameters, [\d.]+ % correct, ", printed))
-    # Rank 4 of four dense layers in six blocks and of the patch embedding, the last norm, the head.
+    # Rank 4 in four dense layers of six blocks and in the patch embedding; last norm, head.
     low_rank = 4 * (6 * (2 * (128 + 128) + 2 * (128 + 256)) + 48 + 128) + 2 * 128 + 129 * 10
     assert list(found) == list(ways)
     for way, count in found.items():
@@ -154,11 +154,12 @@ def test_features():
     printed = run("features.py", "--smoke")
     scores = [float(score) for score in re.findall(r": ([\d.]+) % correct", printed)]
     assert "pixels: " in printed and "after block 5: " in printed and "all blocks: " in printed
-    assert len(scores) == 8 and min(scores) > 20  # the generated images are told by their color
+    assert len(scores) == 8 and min(scores) > 20  # generated classes differ in color
 
 
 def test_export(tmp_path):
-    printed = run("export.py", "--out", str(tmp_path), PYTHONPATH=str(ROOT))  # with TensorFlow
+    # The default `PYTHONPATH` hides TensorFlow.
+    printed = run("export.py", "--out", str(tmp_path), PYTHONPATH=str(ROOT))
     errors = re.findall(r"([\w.]+): logits differ by (\S+), [\d.]+ times the time", printed)
     assert errors and all(float(error) < 1e-4 for _, error in errors)
     assert re.findall(r"(\w+): \d+ %", printed) == [

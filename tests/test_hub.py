@@ -1,4 +1,4 @@
-"""KerasHub loads, trains and saves what is in the zoo."""
+"""Test KerasHub: load, train and save models of the zoo."""
 
 import importlib.util
 import re
@@ -15,13 +15,14 @@ import pytest
 from tests.harness import ROOT, assert_close, to_numpy
 from tests.zoo.models import TINY, logits, tiny
 
-WITHOUT = importlib.util.find_spec("keras_hub") is None
-needs_hub = pytest.mark.skipif(WITHOUT, reason="keras-hub is absent")
+needs_hub = pytest.mark.skipif(
+    importlib.util.find_spec("keras_hub") is None, reason="keras-hub is absent"
+)
 
 
 @pytest.fixture
 def models():
-    """`keras_hub.models`, which knows the zoo."""
+    """Return `keras_hub.models` with the zoo registered."""
     import keras_permix.hub  # noqa: F401
 
     return importlib.import_module("keras_hub.models")
@@ -29,13 +30,13 @@ def models():
 
 @pytest.fixture
 def folder(tmp_path):
-    """A preset of a tiny CSPViT."""
+    """Return the folder of a preset of a tiny CSPViT."""
     tiny().save_to_preset(tmp_path / "preset")
     return str(tmp_path / "preset")
 
 
 @needs_hub
-def test_classifier_is_the_model(models, folder):
+def test_classifier_matches_model(models, folder):
     classifier = models.ImageClassifier.from_preset(folder)
     images = tiny().make_inputs(3, 2)
     np.testing.assert_array_equal(to_numpy(classifier(images)), logits(tiny()))
@@ -44,7 +45,7 @@ def test_classifier_is_the_model(models, folder):
 
 @needs_hub
 @pytest.mark.parametrize("name", ["ButterflyMixer", "CSPMEGA", "SimpleTRON", "SliceGraphormer"])
-def test_backbone_is_the_models(models, name, tmp_path):
+def test_backbone_matches_features(models, name, tmp_path):
     assert name in TINY
     model = tiny(name)
     model.save_to_preset(tmp_path / "preset")
@@ -59,14 +60,14 @@ def test_backbone_is_the_models(models, name, tmp_path):
     ("handle", "package"),
     [("hf://me/model", "huggingface_hub"), ("kaggle://me/model/keras/tiny", "kagglehub")],
 )
-def test_handles_are_read(models, folder, handle, package, monkeypatch):
-    """The functions that would go to the network find the files in a folder."""
+def test_handles(models, folder, handle, package, monkeypatch):
+    """The patched download functions return files of a local folder."""
     from keras_hub.src.utils import preset_utils
 
-    asked = []
+    requested = []
 
     def download(name, file=None, **kwargs):
-        asked.append(name)
+        requested.append(name)
         file = kwargs.get("filename", file)
         return str(Path(folder, file)) if file else folder
 
@@ -83,11 +84,11 @@ def test_handles_are_read(models, folder, handle, package, monkeypatch):
     classifier = models.ImageClassifier.from_preset(handle)
     np.testing.assert_array_equal(to_numpy(classifier(images)), logits(tiny()))
     name = handle.partition("://")[2]
-    assert name in asked and set(asked) <= {name, f"{name}/{Path(folder).name}"}
+    assert name in requested and set(requested) <= {name, f"{name}/{Path(folder).name}"}
 
 
 @needs_hub
-def test_new_classes_keep_the_backbone(models, folder):
+def test_num_classes_keeps_backbone(models, folder):
     classifier = models.ImageClassifier.from_preset(folder, num_classes=5)
     images = tiny().make_inputs(3, 2)
     expected = to_numpy(tiny().features(images, layers=[-1])[0])
@@ -100,7 +101,7 @@ def test_new_classes_keep_the_backbone(models, folder):
 
 @needs_hub
 @pytest.mark.parametrize("lora", [False, True])
-def test_what_keras_hub_saves_it_loads(models, folder, lora, tmp_path):
+def test_save_and_load(models, folder, lora, tmp_path):
     classifier = models.ImageClassifier.from_preset(folder)
     images = tiny().make_inputs(3, 4)
     if lora:
@@ -129,7 +130,7 @@ def test_what_keras_hub_saves_it_loads(models, folder, lora, tmp_path):
         ("SimpleTRON", dict(mixer="fourier")),
     ],
 )
-def test_without_projections_mlps_get_lora(models, name, arguments, tmp_path):
+def test_lora_without_projections_trains_mlps(models, name, arguments, tmp_path):
     tiny(name, **arguments).save_to_preset(tmp_path / "preset")
     backbone = models.Backbone.from_preset(str(tmp_path / "preset"))
     layers = [x for x in backbone._flatten_layers() if hasattr(x, "lora_enabled")]
@@ -141,14 +142,14 @@ def test_without_projections_mlps_get_lora(models, name, arguments, tmp_path):
 
 
 @needs_hub
-def test_names_and_what_is_no_preset_of_ours(models, tmp_path):
+def test_preset_name_and_unknown_preset(models, tmp_path):
     assert models.Backbone.from_preset("cspvit/test", load_weights=False).count_params() > 0
     with pytest.raises(ValueError, match="Unknown preset identifier"):
         models.Backbone.from_preset(str(tmp_path / "nothing"))
 
 
 @needs_hub
-def test_other_tasks_are_no_image_classifiers(models):
+def test_image_classifier_rejects_other_tasks(models):
     with pytest.raises(
         ValueError, match="`backbone` must be a `PermixBackbone` of an image classifier"
     ):
@@ -156,7 +157,7 @@ def test_other_tasks_are_no_image_classifiers(models):
 
 
 @pytest.mark.once
-def test_without_keras_hub():
+def test_missing_keras_hub_raises():
     code = "import sys; sys.modules['keras_hub'] = None; import keras_permix.hub"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "requires KerasHub with the internal names of version 0.32.0" in done.stderr
@@ -165,7 +166,7 @@ def test_without_keras_hub():
 @needs_hub
 @pytest.mark.once
 @pytest.mark.parametrize("name", ["models.task.get_preset_loader", "utils.preset_utils.load_json"])
-def test_names_of_keras_hub_that_have_moved(name):
+def test_incompatible_keras_hub_raises(name):
     module, attribute = f"keras_hub.src.{name}".rsplit(".", 1)
     code = f"import importlib; del importlib.import_module({module!r}).{attribute}\n"
     command = [sys.executable, "-c", f"{code}import keras_permix.hub"]

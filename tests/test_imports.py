@@ -1,4 +1,4 @@
-"""The package needs one backend only, imports fast, and says its public names aloud."""
+"""Test imports: one backend suffices, importing is fast, public names are fixed."""
 
 import importlib
 import os
@@ -10,28 +10,28 @@ import pytest
 
 from tests.harness import BACKENDS, ROOT
 
-# What must be absent on a machine of another backend. (jaxlib and flax come with jax only.)
+# Packages that are hidden when another backend runs. (jaxlib and flax come only with jax.)
 PACKAGES = {
     "jax": ("jax", "jaxlib", "flax"),
     "tensorflow": ("tensorflow", "tf_keras", "tensorflow_text"),
     "torch": ("torch", "torchvision"),
 }
 
-# The finder of installed packages is blind to `absent`: exactly as if they were not installed,
-# which an ImportError would not be (torch looks for tensorflow with `find_spec` and goes on).
+# The finder hides the packages in `absent`, as if they were not installed. An ImportError would
+# not do: torch looks for tensorflow with `find_spec`.
 ALONE = """
 import sys
 from importlib.machinery import PathFinder
 
 absent = set(sys.argv[1].split(","))
 
-class Blind(PathFinder):
+class Finder(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
         if name.partition(".")[0] not in absent:
             return super().find_spec(name, path, target)
 
-sys.meta_path[:] = [Blind if finder is PathFinder else finder for finder in sys.meta_path]
+sys.meta_path[:] = [Finder if finder is PathFinder else finder for finder in sys.meta_path]
 
 import keras
 import numpy as np
@@ -48,12 +48,12 @@ assert np.allclose(again.predict(images, verbose=0), model.predict(images, verbo
 assert not absent & set(sys.modules)
 """
 
-# Keras itself imports TensorFlow where it is installed, for some of its calls; we never do.
+# Count only modules that keras_permix loads: Keras may import TensorFlow if it is installed.
 MEASURED = """
 import gc, sys, time
 
 import keras
-gc.collect()  # what Keras left behind
+gc.collect()  # do not measure garbage of Keras
 before = set(sys.modules)
 start = time.process_time()
 import keras_permix
@@ -70,7 +70,7 @@ def absent_packages():
 
 def run(script, folder):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    # As users have it: Python keeps what it has compiled, and the first import is not measured.
+    # Let Python cache bytecode, as it does for users. Only the first import compiles.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [sys.executable, "-c", script, absent_packages()]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
@@ -78,11 +78,11 @@ def run(script, folder):
     return done.stdout
 
 
-def test_one_backend_is_enough(tmp_path):
+def test_package_works_with_one_backend(tmp_path):
     run(ALONE, tmp_path)
 
 
-def test_import_is_fast_and_brings_no_other_backend(tmp_path):
+def test_import_is_fast_and_loads_no_other_backend(tmp_path):
     fastest = float("inf")
     for _ in range(5):
         seconds, *others = run(MEASURED, tmp_path).split()
@@ -152,7 +152,7 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_public_names_are_pinned(name):
+def test_public_names(name):
     module = importlib.import_module(name)
     assert sorted(module.__all__) == sorted(PUBLIC[name])
     for public in module.__all__:
@@ -160,7 +160,7 @@ def test_public_names_are_pinned(name):
 
 
 @pytest.mark.once
-def test_dir_lists_what_is_public():
+def test_dir_lists_public_names():
     import keras_permix
 
     assert dir(keras_permix) == ["__version__", "distill", "layers", "ops", "swap_mixer", "zoo"]

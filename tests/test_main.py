@@ -12,38 +12,38 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Record the runs instead of running pytest; each ends with the next of `codes`."""
+    """Record runs instead of running pytest. Each run returns the next exit code."""
 
     def run(backend, flags, arguments):
-        noted.append((backend, "XLA_FLAGS" in flags, arguments))
+        recorded.append((backend, "XLA_FLAGS" in flags, arguments))
         shares.append(flags.get(main.SHARE))
-        return codes[len(noted) - 1], (3, 2, 1), 1.5
+        return codes[len(recorded) - 1], (3, 2, 1), 1.5
 
-    noted, codes, shares = [], [0] * 4, []
+    recorded, codes, shares = [], [0] * 4, []
     monkeypatch.setattr(main, "run", run)
-    return noted, codes, shares
+    return recorded, codes, shares
 
 
-def test_tensorflow_compiles_in_two_ways(runs):
-    noted, *_ = runs
+def test_tensorflow_runs_twice(runs):
+    recorded, *_ = runs
     assert main.run_all("tensorflow", "not once", ["tests/ops"], {}) == (0, (6, 4, 2), 3.0)
-    assert noted == [
+    assert recorded == [
         ("tensorflow", True, ["-m", "not once and not as_users_do", "tests/ops"]),
         ("tensorflow", False, ["-m", "not once and as_users_do", "tests/ops"]),
     ]
 
 
 @pytest.mark.parametrize("backend", main.BACKENDS)
-def test_a_choice_of_markers_takes_the_place_of_both(runs, backend):
-    noted, *_ = runs
+def test_marker_option_replaces_selection(runs, backend):
+    recorded, *_ = runs
     assert main.run_all(backend, "not once", ["-m", "once"], {}) == (0, (3, 2, 1), 1.5)
-    assert noted == [(backend, False, ["-m", "not once", "-m", "once"])]
+    assert recorded == [(backend, False, ["-m", "not once", "-m", "once"])]
 
 
 @pytest.mark.parametrize(
     ("codes", "code"), [((0, 5), 0), ((5, 0), 0), ((5, 5), 5), ((5, 1), 1), ((1, 0), 1)]
 )
-def test_a_run_without_tests_is_none_that_failed(runs, codes, code):
+def test_exit_code_ignores_runs_without_tests(runs, codes, code):
     runs[1][:] = codes
     assert main.run_all("tensorflow", "not once", [], {})[0] == code
 
@@ -59,13 +59,13 @@ def test_a_run_without_tests_is_none_that_failed(runs, codes, code):
     ],
 )
 def test_backends_share_the_tests(runs, words, shares, monkeypatch):
-    """TensorFlow has two runs."""
+    """TensorFlow runs twice with the same share."""
     monkeypatch.setattr(main.importlib.util, "find_spec", lambda name: True)
-    noted, _, seen = runs
+    recorded, _, seen = runs
     main.main(words)
     assert seen == shares
-    assert all(("tests/ops" in words) == ("tests/ops" in arguments) for *_, arguments in noted)
-    assert not any("--thorough" in arguments for *_, arguments in noted)
+    assert all(("tests/ops" in words) == ("tests/ops" in arguments) for *_, arguments in recorded)
+    assert not any("--thorough" in arguments for *_, arguments in recorded)
 
 
 @pytest.mark.parametrize("shares", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""What the README and the docstrings show runs, and what they name exists."""
+"""Test the documentation: snippets, docstring examples, links, commands and recipes."""
 
 import ast
 import doctest
@@ -17,7 +17,7 @@ from keras_permix.cli.common import VERBS, parse
 from keras_permix.training import load_recipe
 from keras_permix.training.data import check_data
 from tests.harness import ROOT
-from tests.test_architecture import FACES, TREES
+from tests.test_architecture import PACKAGES, TREES
 
 PAGES = (
     "README.md",
@@ -48,7 +48,7 @@ PAGES = (
     *(f"docs/mixers/{path.name}" for path in sorted(ROOT.glob("docs/mixers/*.md"))),
 )
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in PAGES}
-# Each snippet, and what it prints where that is shown: below, or as a comment beside `print`.
+# Snippets and their expected output: in a block below, or in comments next to `print`.
 SHOWN = [
     shown
     for page in TEXTS.values()
@@ -61,7 +61,7 @@ SHOWN = [
 SNIPPETS = [snippet for snippet, _ in SHOWN]
 
 
-@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # of PyTorch's exporter to ONNX
+@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # from PyTorch's ONNX exporter
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
 def test_snippet_runs(number, tmp_path, monkeypatch, capsys):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -74,23 +74,23 @@ def test_snippet_runs(number, tmp_path, monkeypatch, capsys):
     assert printed in ("", capsys.readouterr().out)
 
 
-def test_snippets_of_the_readme_show_what_they_print():
+def test_readme_snippets_show_their_output():
     snippets = re.findall(r"```python\n(.*?)```", TEXTS["README.md"], re.DOTALL)
     assert snippets and all(printed for snippet, printed in SHOWN if snippet in snippets)
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_links_lead_somewhere(name):
+def test_links_are_valid(name):
     folder = (ROOT / name).parent
     assert [link for link in links(TEXTS[name]) if not (folder / link).exists()] == []
 
 
-def test_links_and_pictures_are_found():
+def test_links_include_images():
     assert {"zoo/README.md", "docs/csp.svg"} <= set(links(TEXTS["README.md"]))
 
 
 def links(text):
-    """Files and folders that a page links to, or shows, relative to its own folder."""
+    """Return the relative links and image sources of a page."""
     found = re.findall(r'\]\((?!https?:)([^)#]+)|src="([^"]+)"', text)
     return [link or picture for link, picture in found]
 
@@ -142,12 +142,12 @@ ONE_BACKEND = tuple(
 
 
 def examples():
-    """All docstrings with examples, but for those of modules that only one backend loads."""
+    """Return all docstrings with examples, except in modules for a single backend."""
     finder, found = doctest.DocTestFinder(), {}
     for module in pkgutil.walk_packages(keras_permix.__path__, "keras_permix."):
         one_backend = module.name.startswith(ONE_BACKEND)
-        bridge = module.name == "keras_permix.hub" and not find_spec("keras_hub")
-        if not (one_backend or bridge or module.name.endswith("__main__")):
+        missing_hub = module.name == "keras_permix.hub" and not find_spec("keras_hub")
+        if not (one_backend or missing_hub or module.name.endswith("__main__")):
             for test in finder.find(importlib.import_module(module.name)):
                 if test.examples:
                     found[test.name] = test
@@ -162,15 +162,15 @@ def test_docstring_example_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     test = EXAMPLES[name]
     test.globs |= {"keras": keras, "np": np}
-    said = []
+    output = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    runner.run(test, out=said.append)
-    assert runner.failures == 0, "".join(said)
+    runner.run(test, out=output.append)
+    assert runner.failures == 0, "".join(output)
 
 
 @pytest.mark.once
 def test_every_docstring_example_is_found():
-    """As the syntax trees have them, and at least one in each package."""
+    """Compare with the syntax trees, and require an example in each package."""
     shown = [
         (f"keras_permix.{name}.", f".{node.name}")
         for name, tree in TREES.items()
@@ -185,5 +185,5 @@ def test_every_docstring_example_is_found():
         if not any(name.startswith(ends[0]) and name.endswith(ends[1]) for name in EXAMPLES)
     ]
     assert [ends for ends in missing if not ends[0].startswith(ONE_BACKEND)] == []
-    packages = {name for name in FACES if name and "." not in name}
+    packages = {name for name in PACKAGES if name and "." not in name}
     assert packages <= {name.split(".")[1] for name in EXAMPLES}

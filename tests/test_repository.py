@@ -1,4 +1,4 @@
-"""Rules of the repository that no other test sees."""
+"""Test rules of the repository: folders, sizes, presets, wheel, versions and CI."""
 
 import ast
 import re
@@ -19,8 +19,8 @@ MEGABYTE = 2**20
 pytestmark = pytest.mark.once
 
 
-def test_packages_are_in_one_place():
-    # `python -m tests` and imports between tests need tests/ to be a package as well.
+def test_only_two_top_level_packages():
+    # tests/ is a package for `python -m tests` and for imports between tests.
     found = {path.relative_to(ROOT).parts[0] for path in ROOT.glob("[!.]*/**/__init__.py")}
     environments = {path.parent.name for path in ROOT.glob("*/pyvenv.cfg")}
     assert found - environments == {"keras_permix", "tests"}
@@ -34,22 +34,22 @@ def test_weights_are_small():
 
 
 @pytest.mark.parametrize("name", [n for n, info in zoo.list_presets().items() if info.has_weights])
-def test_presets_are_whole(name):
+def test_presets_are_complete(name):
     info = zoo.preset_info(name)
     assert info.files.folder == ROOT / "weights" / name
     info.files.verify()
-    held = {path.name for path in info.files.folder.iterdir()}
-    assert held == {*info.files.names, "metadata.json"}
+    found = {path.name for path in info.files.folder.iterdir()}
+    assert found == {*info.files.names, "metadata.json"}
 
 
-def test_the_wheel_carries_what_the_package_looks_for():
+def test_wheel_includes_recipes_and_weights():
     wheel = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]
-    carried = {ROOT / folder for pair in wheel["sources"].items() for folder in pair}
-    assert carried == {*recipe_folders(), *weights_folders()}
+    included = {ROOT / folder for pair in wheel["sources"].items() for folder in pair}
+    assert included == {*recipe_folders(), *weights_folders()}
     assert {pair[0] for pair in wheel["sources"].items()} < set(wheel["only-include"])
 
 
-def test_the_wheel_is_small():
+def test_wheel_is_small():
     wheel = pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]
     left_out = {path for pattern in wheel["exclude"] for path in ROOT.glob(pattern)}
     assert len(left_out) == 2
@@ -63,7 +63,7 @@ def pyproject():
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_the_oldest_versions_are_those_that_are_tested():
+def test_minimum_versions_match_tested_versions():
     project = pyproject()["project"]
     needed = [*project["dependencies"], *project["optional-dependencies"]["jax"]]
     oldest = re.findall(r"^OLDEST_\w+ \?= (\w+)==(\d+\.\d+)\.0\b", makefile(), re.MULTILINE)
@@ -81,7 +81,7 @@ def test_tables_are_up_to_date():
     assert done.returncode == 0
 
 
-def test_text_files_name_their_encoding():
+def test_text_io_sets_encoding():
     calls = {
         f"{path.relative_to(ROOT)}:{call.lineno}": call
         for folder in ("keras_permix", "tools", "examples", "zoo", "docs")
@@ -90,16 +90,16 @@ def test_text_files_name_their_encoding():
         if isinstance(call, ast.Call) and opens_text(call)
     }
     assert calls, "there are text files"
-    silent = [
+    missing = [
         line
         for line, call in calls.items()
         if "encoding" not in {keyword.arg for keyword in call.keywords}
     ]
-    assert silent == []
+    assert missing == []
 
 
 def opens_text(call):
-    """Whether a call in the syntax tree opens a file, or a process, for text."""
+    """Return whether a call opens a file or a process in text mode."""
     if any(word.arg in ("text", "universal_newlines") for word in call.keywords):
         return True
     if getattr(call.func, "attr", None) in ("read_text", "write_text"):
@@ -110,8 +110,11 @@ def opens_text(call):
     return not any("b" in str(getattr(mode, "value", "")) for mode in given)
 
 
-def test_the_host_runs_what_the_repository_says():
-    """A commit has one script, a week all cases; PyTorch's CPU build is by pip's own settings."""
+def test_ci_workflow_commands():
+    """Commits run one script and the weekly job runs all cases.
+
+    A variable of pip selects PyTorch's CPU build.
+    """
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     commit, *week = re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE)
     assert commit == "bash .ci/run"

@@ -1,4 +1,4 @@
-"""What Keras' own wrapper builds for scikit-learn's tools, as docs/guides/fine_tune.md shows."""
+"""Test models for the scikit-learn wrapper of Keras and the snippet in fine_tune.md."""
 
 import importlib.util
 import re
@@ -38,13 +38,13 @@ ROWS, CLASSES = np.zeros((4, 192)), np.eye(2)[[0, 1, 0, 1]]
         (ROWS.tolist(), CLASSES[:3], "cspvit/test", r"X.shape=\(4, 192\), y.shape=\(3, 2\)"),
     ],
 )
-def test_what_is_refused(X, y, preset, message):
+def test_invalid_arguments_raise(X, y, preset, message):
     with pytest.raises(ValueError, match=message):
         classifier(X, y, preset)
 
 
 @pytest.mark.once
-def test_probabilities_of_classes():
+def test_predict_returns_class_probabilities():
     images = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3)).astype("float32")
     classes = np.eye(3)[[0, 1, 2, 1]]
     model = classifier(images.reshape(4, -1), classes, "cspvit/test", optimizer="sgd")

@@ -1,4 +1,4 @@
-"""What is public says its types, and a type checker tells users of their mistakes by them."""
+"""Test that the public API is annotated and that mypy reports mistakes of users."""
 
 import ast
 import re
@@ -7,17 +7,17 @@ import sys
 
 import pytest
 
-from tests.test_architecture import FACES, FOLDER, TREES, within
+from tests.test_architecture import FOLDER, PACKAGES, TREES, within
 from tests.test_docstrings import public
 
 pytestmark = pytest.mark.once
-# Parts whose modules people import by their own names, each public as a whole.
-OPEN = ("bench", "layers.mixers", "lra", "recipes", "training")
-OPEN += ("utils.files", "utils.formatting", "utils.machine", "zoo.presets", "zoo.registry")
+# Parts with public modules: all their names without a leading underscore are public.
+PUBLIC_PARTS = ("bench", "layers.mixers", "lra", "recipes", "training")
+PUBLIC_PARTS += ("utils.files", "utils.formatting", "utils.machine", "zoo.presets", "zoo.registry")
 
 
 def definition(module, name):
-    """Where a name that a module defines, or imports from the package, is defined, and how."""
+    """Return the module that defines a name, and its node. Follows imports."""
     for node in TREES[module].body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return module, node
@@ -28,11 +28,11 @@ def definition(module, name):
     return None
 
 
-def shown():
-    """Functions and classes that people see: on a face, in an open module, or as a base of one."""
-    waiting = [definition(face, name) for face, name, _ in public()]
+def public_nodes():
+    """Return all public functions and classes, and base classes of these."""
+    waiting = [definition(package, name) for package, name, _ in public()]
     for module in TREES:
-        if module in FACES or within(module, *OPEN):
+        if module in PACKAGES or within(module, *PUBLIC_PARTS):
             nodes = TREES[module].body
             named = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
             waiting += [(module, node) for node in named if node.name[0] != "_"]
@@ -47,8 +47,8 @@ def shown():
 
 
 def functions():
-    """Every function among these, and every method that is public or called by Python itself."""
-    for (module, name), node in sorted(shown().items()):
+    """Yield name, node and number of arguments to skip of public functions and methods."""
+    for (module, name), node in sorted(public_nodes().items()):
         if isinstance(node, ast.FunctionDef):
             yield f"{module}.{name}", node, 0
         for part in node.body if isinstance(node, ast.ClassDef) else ():
@@ -58,7 +58,7 @@ def functions():
 
 
 def untyped(function, skipped):
-    """What of a function says no type, by name."""
+    """Yield the names of arguments without annotation, and "return" without return type."""
     given = function.args
     arguments = [*given.posonlyargs, *given.args][skipped:] + given.kwonlyargs
     arguments += filter(None, (given.vararg, given.kwarg))
@@ -67,7 +67,7 @@ def untyped(function, skipped):
         yield "return"
 
 
-def test_what_is_public_is_annotated():
+def test_public_functions_are_annotated():
     found = {name: list(untyped(node, skipped)) for name, node, skipped in functions()}
     assert len(found) > 300
     assert {name: missing for name, missing in found.items() if missing} == {}
@@ -124,7 +124,7 @@ zoo.SliceViT(image_size="32")  # wrong
 model.classify(tokens, top="5")  # wrong
 model.labels = "cat"  # wrong
 model.reset_classifier(2).save_to_preset(None)  # wrong
-zoo.preset_info("cspvit/test").scores.values()  # wrong: there may be none
+zoo.preset_info("cspvit/test").scores.values()  # wrong: may be `None`
 pictures = data.load_images("mnist", data_dir=Path("data"))
 data.Pipeline(*pictures.train, batch_size=32, num_classes=10)[0]
 data.Pipeline(*pictures.train, batch_size="32")  # wrong
@@ -138,7 +138,7 @@ load_recipe("cspvit/mnist", option=2)  # wrong
 """
 
 
-def test_a_type_checker_finds_mistakes_of_users_and_nothing_else(tmp_path):
+def test_mypy_reports_only_mistakes_of_users(tmp_path):
     (tmp_path / "users.py").write_text(USERS, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--no-color-output", tmp_path / "users.py"],

@@ -1,7 +1,7 @@
-"""How far results may be apart: one table, by what is compared and the dtype it is computed in."""
+"""Tolerances of comparisons, by kind of result and dtype of the computation."""
 
-# A permutation rounds nothing. Layers and models are matrix products and normalizations; what a
-# model answers in float32 is within 1e-4 on every backend, from files of others, and from its own.
+# Permutations do not round. In float32, outputs of a model agree within 1e-4 between backends and
+# after saving and loading.
 TOLERANCES = {
     "analysis": {"float64": dict(rtol=1e-12, atol=1e-12)},
     "op": {"float32": dict(rtol=0.0, atol=0.0)},
@@ -16,7 +16,7 @@ TOLERANCES = {
         "float16": dict(rtol=1e-2, atol=1e-2),
         "bfloat16": dict(rtol=5e-2, atol=5e-2),
     },
-    # A soft permutation at a low temperature against the hard one.
+    # A soft permutation at a low temperature, compared with the hard one.
     "limit": {"float32": dict(rtol=0.0, atol=1e-2)},
     "model": {
         "float32": dict(rtol=0.0, atol=1e-4),
@@ -24,6 +24,6 @@ TOLERANCES = {
         "bfloat16": dict(rtol=1e-1, atol=1e-1),
         "int8": dict(rtol=1e-1, atol=1e-1),
     },
-    # A model as another engine runs it.
+    # An exported model in another runtime.
     "export": {"float32": dict(rtol=1e-4, atol=2e-4)},
 }

@@ -49,7 +49,7 @@ LEADS |= {source: page for page, source in (FILES | MIXERS).items()}
 
 BASES = ("Model", "Layer", "PyDataset", "tuple", "object")  # whose members are not shown
 # Modules with a reference page.
-FACES = (
+PACKAGES = (
     "layers", "ops", "zoo", "data", "training", "training.distribute", "surgery", "analysis", "hub",
     "sklearn",
 )  # fmt: skip
@@ -80,7 +80,7 @@ def pages():
         file = f"../../../docs/tutorials/{name}.ipynb"
         made[f"tutorials/{name}"] += f"\n{{download}}`Download this notebook <{file}>`\n"
     mixers = mixer_pages()
-    made |= mixers | {f"reference/{face}": reference(face) for face in FACES}
+    made |= mixers | {f"reference/{package}": reference(package) for package in PACKAGES}
     made["zoo/index"] += contents([*CARDS, "zoo/weights"], "zoo/")
     made["benchmarks/index"] += contents(
         ["benchmarks/kernels", "benchmarks/waiting"], "benchmarks/"
@@ -104,7 +104,7 @@ def pages():
             "benchmarks/index",
             "reproduce",
         ],
-        "Reference": [f"reference/{name}" for name in (*TABLES, *FACES)],
+        "Reference": [f"reference/{name}" for name in (*TABLES, *PACKAGES)],
         "Project": ["contributing", "changelog"],
     }
     made["index"] += "".join(contents(group, "", name) for name, group in groups.items())
@@ -182,9 +182,9 @@ def measured(name):
     return made and f"\n## Measured\n{made}"
 
 
-def reference(face):
+def reference(package):
     """Return a page with all public names and inherited members, except those of Keras."""
-    name = f"keras_permix.{face}"
+    name = f"keras_permix.{package}"
     options = (":members:", ":imported-members:", f":inherited-members: {', '.join(BASES)}")
     return f"# `{name}`\n" + rst("\n   ".join((f".. automodule:: {name}", *options)))
 

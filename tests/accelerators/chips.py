@@ -1,4 +1,4 @@
-"""Devices that are not there, as JAX would describe them."""
+"""Describe GPUs and TPUs that are not attached, with the attributes of JAX devices."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What tests of kernels share."""
+"""Fixtures for tests of kernels."""
 
 import keras
 import pytest
@@ -8,7 +8,7 @@ from keras_permix.ops.backend.plan import Hardware
 
 @pytest.fixture
 def triton_launches(monkeypatch):
-    """The names of the Triton kernels that are launched, in order."""
+    """Record the names of the launched Triton kernels, in order."""
     from tests.accelerators.triton_ahead import KERNELS
 
     names = []
@@ -19,7 +19,7 @@ def triton_launches(monkeypatch):
 
 @pytest.fixture(params=("v5e:2x2", "v6e:2x2"))
 def topology(request, monkeypatch):
-    """TPUs that are not there."""
+    """Describe four TPUs that are not attached."""
     monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "localhost")
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-4")
     monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
@@ -30,7 +30,7 @@ def topology(request, monkeypatch):
 
 @pytest.fixture
 def one_device(topology, monkeypatch):
-    """One of the devices, which the ops take for the present one."""
+    """Return the sharding of one of the TPUs, and make the ops detect this TPU."""
     from jax.sharding import SingleDeviceSharding
 
     [device, *_] = topology.devices
@@ -41,13 +41,13 @@ def one_device(topology, monkeypatch):
 
 @pytest.fixture
 def distribution(topology):
-    """A division of the batch between all of them."""
+    """Return a distribution that shards the batch over all TPUs."""
     import numpy as np
     from jax.sharding import Mesh
 
     devices = np.array(topology.devices)
     mesh = keras.distribution.DeviceMesh(devices.shape, ["batch"], devices)
-    mesh._backend_mesh = Mesh(devices, ["batch"])  # Keras would look for devices that are here
+    mesh._backend_mesh = Mesh(devices, ["batch"])  # Keras finds only attached devices
     return keras.distribution.DataParallel(mesh)
 
 

@@ -1,8 +1,8 @@
-"""Compile what JAX makes of Triton's kernels for GPUs that are absent, and say what it takes.
+"""Compile JAX programs with Triton kernels for absent GPUs, and report their resource usage.
 
     python -m tests.accelerators.jax_triton_ahead
 
-prints one line of JSON for every program. It needs JAX 0.11 with its CUDA plugin, and jax-triton.
+Prints one line of JSON per program. Requires JAX 0.11 with its CUDA plugin, and jax-triton.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 STEPS = tuple(range(48))
-# The limits of two chips, as NVIDIA's data sheets have them.
+# Limits of two chips, from NVIDIA's data sheets.
 LIMITS = {
     "8.0": dict(name="NVIDIA A100", cores=108, shared=167936, optin=166912, clock=1.41,
                 bandwidth=2039 * 10**9, memory=85100068864, l2=41943040),
@@ -41,7 +41,7 @@ device_description_str: "{name}"
 
 
 def cases():
-    """Name, dtype, op by name and arguments of programs that hold every kernel, masked or not."""
+    """Yield name, dtype, op and arguments of programs that use every kernel."""
     mask = np.arange(32) < np.array([[32], [20]])
     pairs = dict(steps=STEPS, group_size=2)
     yield "shift", "float32", "channel_shift", dict(steps=STEPS)
@@ -49,18 +49,18 @@ def cases():
     yield "pairs in bfloat16", "bfloat16", "csp", pairs
     yield "pairs, masked", "float32", "csp", dict(**pairs, mask=mask)
     yield "aligned", "float16", "csp", dict(steps=STEPS, group_size=8, align="reference")
-    yield "downwards, masked", "bfloat16", "slice_sort", dict(descending=True, mask=mask)
+    yield "descending, masked", "bfloat16", "slice_sort", dict(descending=True, mask=mask)
 
 
 def compiler():
-    """The folder of NVIDIA's compiler, which the wheels of the plugin bring along."""
+    """Return the folder of NVIDIA's compiler, which is installed with the CUDA plugin."""
     import nvidia
 
     return Path(next(iter(nvidia.__path__)), "cu13")
 
 
 def usage(ptx):
-    """Registers of a thread, and bytes of stack, of the kernel in a file of PTX."""
+    """Return the registers per thread and the bytes of stack of the kernel in a PTX file."""
     target = re.search(r"\.target (sm_\w+)", ptx.read_text())
     command = [compiler() / "bin" / "ptxas", "-v", f"-arch={target[1]}", ptx, "-o", os.devnull]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
@@ -69,7 +69,7 @@ def usage(ptx):
 
 
 def kernels_of(lowered):
-    """The kernels that a program calls, in order."""
+    """Return the kernels that a program calls, in order."""
     found = []
 
     def visit(op):
@@ -100,7 +100,7 @@ def main():
 
 
 def reports(folder):
-    """The kernels of every program, and what those take that are compiled for the first time."""
+    """Yield the kernels of every program, and the resource usage of newly compiled kernels."""
     import jax
     from jax.experimental import topologies
     from jax.sharding import AbstractDevice, AbstractMesh, SingleDeviceSharding, use_abstract_mesh
@@ -109,7 +109,7 @@ def reports(folder):
     from keras_permix.ops.backend.jax import runtime
     from tests.accelerators.chips import CHIPS
 
-    runtime.hardware = lambda x: CHIPS["A100"].hardware()  # which the ops take for the present one
+    runtime.hardware = lambda x: CHIPS["A100"].hardware()  # the GPU that the ops detect
     for capability, limits in LIMITS.items():
         major, minor = capability.split(".")
         target = TARGET.format(major=major, minor=minor, **limits)

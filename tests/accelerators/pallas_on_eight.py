@@ -1,11 +1,11 @@
-"""Train on eight CPU devices that are taken for GPUs or TPUs, and compare with one CPU device.
+"""Train on eight CPU devices that stand in for GPUs or TPUs, and compare with one CPU device.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m tests.accelerators.pallas_on_eight
 
-prints lines of JSON: why kernels cannot serve some tensors; then for each kind of device which
-kernels, interpreted, served how many parts of a batch, and how many of the weights and predictions
-differ. All numbers are small integers or sums of few powers of two, so that no order of summation
-can be told from another.
+Prints lines of JSON. The first line lists why kernels do not support some tensors. One more line
+per platform lists the interpreted kernels with their number of batch shards, and counts the results
+that differ. Models train on small integers and sums of few powers of two, so that the order of
+summation does not change the result.
 """
 
 import json
@@ -25,47 +25,50 @@ def main():
 
     devices = keras.distribution.list_devices()
     print(json.dumps(objections(devices)), flush=True)
-    alone = trained(devices[:1])
+    single = trained(devices[:1])
     for platform, chip in PLATFORMS.items():
         served = pretend(CHIPS[chip])
         differ = by_two_axes(devices)
-        if platform == "tpu":  # Callbacks into Triton's interpreter hold up a sum over devices.
-            together = trained(devices)
-            differ += sum(int((a != b).sum()) for a, b in zip(alone, together, strict=True))
+        if platform == "tpu":  # Callbacks into Triton's interpreter block sums over devices.
+            sharded = trained(devices)
+            differ += sum(int((a != b).sum()) for a, b in zip(single, sharded, strict=True))
         report = {"platform": platform, "devices": len(devices), "differ": differ}
         print(json.dumps(report | {"served": sorted(served)}), flush=True)
 
 
 def objections(devices):
-    """What is said of tensors on eight devices, with a distribution and without."""
+    """Return the objections to tensors on eight devices, with and without a distribution."""
     import jax
     import keras
     from jax.sharding import NamedSharding, PartitionSpec
 
     from keras_permix.ops.backend.jax.runtime import why_undivided
 
-    said = {}
+    found = {}
 
     def traced(x):
-        said["traced" if x.shape[0] == 16 else "traced, 12 samples"] = why_undivided(x)
+        found["traced" if x.shape[0] == 16 else "traced, 12 samples"] = why_undivided(x)
         return x
 
     distribution = keras.distribution.DataParallel(devices=devices)
     mesh = distribution.device_mesh.backend_mesh
     for name, axes in {"samples": ("batch",), "channels": (None, None, "batch")}.items():
         x = jax.device_put(np.zeros((16, 8, 8)), NamedSharding(mesh, PartitionSpec(*axes)))
-        said[f"{name} divided by nobody"] = why_undivided(x)
+        found[f"{name} sharded, no distribution"] = why_undivided(x)
         with distribution.scope():
-            said[f"{name} divided"] = why_undivided(x)
+            found[f"{name} sharded"] = why_undivided(x)
     with distribution.scope():
         jax.eval_shape(traced, x)
         jax.eval_shape(traced, x[:12])
-        said["on one device"] = why_undivided(jax.device_put(np.zeros((16, 8, 8))))
-    return said
+        found["on one device"] = why_undivided(jax.device_put(np.zeros((16, 8, 8))))
+    return found
 
 
 def pretend(chip):
-    """Take CPU devices for others, and interpret their kernels; return what will have served."""
+    """Treat CPU devices as `chip`, and interpret its kernels.
+
+    Returns a set to which every kernel adds its name and its number of batch shards.
+    """
     from keras_permix.ops.backend.jax import rows, runtime, tpu_permute, triton
     from keras_permix.ops.backend.jax.tpu import sort
     from tests.accelerators.test_jax_triton import run
@@ -98,7 +101,7 @@ def pretend(chip):
 
 
 def by_two_axes(devices):
-    """How many values and gradients differ where each part of a batch is on two of the devices."""
+    """Count values and gradients that differ if two devices hold each shard of a batch."""
     import keras
 
     from keras_permix import ops
@@ -117,7 +120,7 @@ def by_two_axes(devices):
 
 
 def trained(devices):
-    """Weights and predictions after two steps on these devices."""
+    """Return weights and predictions after two training steps on `devices`."""
     import keras
 
     from keras_permix import layers

@@ -1,6 +1,6 @@
-"""The training steps of whole models for four TPUs, as libtpu compiles them.
+"""Test training steps of base models, compiled by libtpu for four TPUs.
 
-`CSPViT` is that of ImageNet; the other families are as their classes have them.
+`CSPViT` has the size of its ImageNet recipe, all other families their default size.
 """
 
 import importlib.util
@@ -19,8 +19,8 @@ pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason="libtpu is not installed"),
 ]
 
-MEMORY = {"TPU v5 lite": 16 * 2**30, "TPU v6 lite": 32 * 2**30}  # bytes, which the compiler uses
-# family -> samples in a batch, divided by four
+MEMORY = {"TPU v5 lite": 16 * 2**30, "TPU v6 lite": 32 * 2**30}  # bytes available to the compiler
+# family: samples in a batch, which is sharded over four TPUs
 FAMILIES = {
     "ViT": 256, "SliceViT": 256, "ButterflyViT": 256, "MLPMixer": 256, "ButterflyMixer": 256,
     "PatchOnlyMLPMixer": 256, "LRATransformer": 16, "SimpleTRON": 32, "MEGA": 16, "CSPMEGA": 16,
@@ -28,7 +28,7 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def test_the_whole_step_of_imagenet(distribution, topology):
+def test_imagenet_train_step(distribution, topology):
     model = make_model(load_recipe("cspvit/imagenet", precision="mixed_bfloat16"))
     compiled = train_step(model, 256, distribution)
     check(compiled, topology)
@@ -38,13 +38,16 @@ def test_the_whole_step_of_imagenet(distribution, topology):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_step_of_each_family(family, distribution, topology):
+def test_train_step_of_family(family, distribution, topology):
     model = getattr(zoo, family)(dtype="mixed_bfloat16")
     check(train_step(model, FAMILIES[family], distribution), topology)
 
 
 def check(compiled, topology):
-    """Gradients are summed, and nothing else leaves its device, waits for the host or grows."""
+    """Check that a step only exchanges gradients, and fits in memory.
+
+    It must not call the host or have dynamic shapes either.
+    """
     text, memory = compiled.as_text(), compiled.memory_analysis()
     assert "all-reduce" in text and not re.search(EXCHANGES, text)
     assert "callback" not in text and "[<=" not in text

@@ -1,4 +1,4 @@
-"""How many bundles a TPU issues: what comes first in the table issues fewer, as few as it did."""
+"""Test how many instruction bundles TPU kernels issue, against XLA and fixed limits."""
 
 import csv
 import importlib.util
@@ -14,7 +14,7 @@ spec = importlib.util.spec_from_file_location("bundles", ROOT / "tools" / "bundl
 tool = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tool)
 
-# What kernels may take of (32, 256, 384) float32.
+# Most bundles per kernel for float32 inputs of shape (32, 256, 384).
 MOST = {
     "values": 70_000, "values with positions": 150_000, "inverse": 95_000, "groups of four": 25_000,
     "groups of four with positions": 40_000, "groups of four, inverse": 30_000, "shift": 25_000,
@@ -25,7 +25,7 @@ MOST = {
 @pytest.mark.ahead_of_time
 @pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels")
 @pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason="libtpu is not installed")
-def test_kernels_issue_fewer_bundles_than_what_comes_after_them(tmp_path):
+def test_kernels_issue_fewer_bundles_than_xla(tmp_path):
     command = [sys.executable, ROOT / "tools" / "bundles.py", "--out", tmp_path / "b.csv"]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     with open(tmp_path / "b.csv", newline="", encoding="utf-8") as file:
@@ -57,6 +57,7 @@ LH: loop header
 
 
 @pytest.mark.once
-def test_bundles_count_as_often_as_their_loops_run():
-    # Two outside, ten passes of three and of five passes of two, and two of a loop of unknown.
+def test_bundles_in_loops_count_per_iteration():
+    # Two bundles outside of loops, ten iterations of three bundles and an inner loop (five
+    # iterations of two), and two bundles in a loop of unknown length.
     assert tool.count_bundles(BUNDLES) == (2 + 10 * (3 + 5 * 2) + 2, 1)

@@ -1,6 +1,6 @@
-"""Triton's kernels as JAX calls them, against the oracle: interpreted, and on a GPU.
+"""Test Triton kernels called from JAX against the oracle, interpreted and on a GPU.
 
-The interpreter runs on tensors of PyTorch.
+The interpreter runs on PyTorch tensors.
 """
 
 import importlib.util
@@ -31,7 +31,7 @@ INTERPRETED = [
 ]
 
 
-def _is_here():
+def _has_gpu():
     if keras.config.backend() != "jax":
         return False
     import jax
@@ -39,24 +39,24 @@ def _is_here():
     return jax.default_backend() == "gpu"
 
 
-ON_GPU = [pytest.mark.on_gpu, pytest.mark.skipif(not _is_here(), reason="no GPU is here")]
+ON_GPU = [pytest.mark.on_gpu, pytest.mark.skipif(not _has_gpu(), reason="requires a GPU")]
 WAYS = (
     pytest.param(True, marks=INTERPRETED, id="interpreted"),
     pytest.param(False, marks=ON_GPU, id="gpu"),
 )
 
-ONE_AT_A_TIME = Lock()  # Triton's interpreter has one grid
+ONE_AT_A_TIME = Lock()  # Triton's interpreter has a single, global grid
 
 FEW = (
     "shift", "pairs, aligned", "pairs in arcs", "groups of 3", "groups of 5, aligned", "descending",
-    "a short last group", "a last token without partner", "shift, masked", "only padding cleared",
+    "short last group", "unpaired last token", "shift, masked", "identity, masked",
     "pairs, aligned, masked", "pairs, unshifted, masked", "groups of 3, aligned, masked",
     "descending, masked",
 )  # fmt: skip
 
 
 def run(program, arrays, results):
-    """Interpret a kernel, as `ops.backend.jax.triton.run` would call it."""
+    """Interpret a kernel in place of `ops.backend.jax.triton.run`."""
     import jax
 
     from keras_permix.ops.backend.torch.triton import functions
@@ -97,7 +97,7 @@ def from_torch(tensor):
 
 @pytest.fixture(params=WAYS)
 def interpreted(request, monkeypatch):
-    """Whether rows have their kernels interpreted."""
+    """Interpret the Triton kernels of JAX, unless the test runs on a GPU."""
     from keras_permix.ops.backend.jax import rows, triton
 
     if not request.param:
@@ -117,7 +117,7 @@ def interpreted(request, monkeypatch):
     ("case", "dtype"),
     [*((case, "float32") for case in FEW), ("pairs", "bfloat16"), ("groups of 16", "float16")],
 )
-def test_kernels_are_the_oracle(case, dtype, interpreted, request):
+def test_kernels_match_oracle(case, dtype, interpreted, request):
     op, shape, arguments, kernels = CASES[case]
     launches = request.getfixturevalue("triton_launches") if interpreted else None
     check(op, shape, arguments, dtype)
@@ -125,8 +125,7 @@ def test_kernels_are_the_oracle(case, dtype, interpreted, request):
 
 
 @pytest.mark.parametrize("case", ["pairs, masked", "groups of 3, masked", "shift"])
-def test_a_batch_of_batches_and_second_derivatives(case, interpreted):
-    """`vmap`, a tangent and the gradient of a gradient, as XLA's own way has them."""
+def test_vmapped_second_derivative_matches_native(case, interpreted):
     import jax
 
     from keras_permix import ops

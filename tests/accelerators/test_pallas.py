@@ -1,4 +1,4 @@
-"""Pallas's kernels against the oracle: interpreted, which shows their logic, and on a device."""
+"""Test Pallas kernels against the oracle, interpreted and on a TPU."""
 
 import re
 from dataclasses import replace
@@ -19,40 +19,40 @@ from tests.oracle import permutations as oracle
 pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX runs Pallas's kernels")
 
 DTYPES = ("float32", "bfloat16")
-# Cases that are checked in bfloat16, too.
-NARROW = ("pairs", "shifted", "no power of two", "aligned", "across tiles")
-# (tokens, steps or None, group size, align) -> the kernels of the value and of its gradient
+# Cases that also run in bfloat16.
+NARROW = ("pairs", "shifted", "not a power of two", "aligned", "across tiles")
+# name: (tokens, steps or None, group size, align), kernels of the value and the gradient
 CASES = {
     "shift": ((12, (5, -3, 0), 1, "independent"), {"shift"}),
-    "shift of a number that is prime": ((13, (1, 2, 12), 1, "independent"), {"shift"}),
+    "shift, prime length": ((13, (1, 2, 12), 1, "independent"), {"shift"}),
     "pairs": ((12, (0, 7, 11), 2, "independent"), {"sort_pairs", "unsort_pairs"}),
-    "pairs unshifted": ((34, None, 2, "independent"), {"sort_pairs", "unsort_pairs"}),
-    "pairs of many tiles": ((130, (0, 7, 129), 2, "independent"), {"sort_pairs", "unsort_pairs"}),
+    "pairs, unshifted": ((34, None, 2, "independent"), {"sort_pairs", "unsort_pairs"}),
+    "pairs, several tiles": ((130, (0, 7, 129), 2, "independent"), {"sort_pairs", "unsort_pairs"}),
     "groups": ((16, None, 4, "independent"), {"sort_with_positions", "unsort"}),
     "shifted": ((12, (1, 2, 3), 4, "independent"), {"shift", "sort_with_positions", "unsort"}),
     "across sublanes": ((32, None, 32, "independent"), {"sort_with_positions", "unsort"}),
-    "a tile": ((64, None, 64, "independent"), {"sort_with_positions", "unsort"}),
+    "one tile": ((64, None, 64, "independent"), {"sort_with_positions", "unsort"}),
     "across tiles": ((256, None, 256, "independent"), {"sort_with_positions", "unsort"}),
-    "no power of two": ((13, None, 5, "independent"), {"sort_with_positions", "unsort"}),
+    "not a power of two": ((13, None, 5, "independent"), {"sort_with_positions", "unsort"}),
     "aligned": ((12, (1, 2, 3), 4, "reference"), {"shift", "sort_with_positions", "unsort"}),
 }
 PAIRS, SORT = {"sort_pairs", "unsort_pairs"}, {"sort_with_positions", "unsort"}
-# Calls with masks, and the kernels of the value and of its gradient, beside those for gaps.
+# Masked cases, and kernels of the value and the gradient without those that pack gaps.
 MASKED = {
     "shift, masked": {"shift"},
-    "only padding cleared": {"shift"},
+    "identity, masked": {"shift"},
     "pairs, masked": PAIRS,
     "pairs, unshifted, masked": PAIRS,
     "pairs, aligned, masked": {"shift", *SORT},
     "groups of 3, masked": {"shift", *SORT},
     "groups of 3, aligned, masked": {"shift", *SORT},
     "descending, masked": SORT,
-    "pairs of an odd number, masked": PAIRS,
+    "pairs, odd length, masked": PAIRS,
     "across tiles, masked": SORT,
 }
 MASKED_CASES = {
     **triton_cases.CASES,
-    "pairs of an odd number, masked": (
+    "pairs, odd length, masked": (
         "csp",
         (4, 13, 3),
         dict(steps=(0, 7, 12), group_size=2, ragged=True, mask=triton_cases.mask(13)),
@@ -61,7 +61,7 @@ MASKED_CASES = {
 }
 
 
-def _is_here():
+def _has_tpu():
     if keras.config.backend() != "jax":
         return False
     import jax
@@ -69,7 +69,7 @@ def _is_here():
     return jax.default_backend() == "tpu"
 
 
-ABSENT = pytest.mark.skipif(not _is_here(), reason="no TPU is here")
+ABSENT = pytest.mark.skipif(not _has_tpu(), reason="requires a TPU")
 WAYS = (
     pytest.param(True, marks=pytest.mark.interpreted, id="interpreted"),
     pytest.param(False, marks=[pytest.mark.on_tpu, ABSENT], id="tpu"),
@@ -78,14 +78,14 @@ WAYS = (
 
 @pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
-    """Kernels whose blocks are small, so that a few tokens take every way through the network."""
+    """Return kernels with small blocks, so that few tokens cover all paths of the network."""
     from keras_permix.ops.backend.jax.tpu_permute import Pallas
 
     if not request.param:
         return Pallas()
     from keras_permix.ops.backend.jax.tpu import sort as pallas_tpu_sort
 
-    # Of a network in which all is used twice, XLA for CPUs would fuse what it then does twice.
+    # The network uses all values twice; with fusion, XLA for CPUs would compute them twice.
     monkeypatch.setitem(backends.OPTIONS, "xla_disable_hlo_passes", "fusion")
     monkeypatch.setattr(pallas_tpu_sort, "VECTORS", 8)  # tiles of 64 tokens
     monkeypatch.setattr(pallas_tpu_sort, "BLOCK", 128)
@@ -93,7 +93,7 @@ def way(request, monkeypatch):
 
 
 def kernels_of(function, *arrays):
-    """The names of the kernels in a program."""
+    """Return the names of the kernels in a program."""
     import jax
 
     program = jax.jit(function).lower(*arrays).as_text(debug_info=True)
@@ -111,7 +111,7 @@ def csp(way, steps, group_size, align):
     ("case", "dtype"),
     [(case, dtype) for case in CASES for dtype in DTYPES if dtype == "float32" or case in NARROW],
 )
-def test_kernels_are_the_oracle(case, dtype, way):
+def test_kernels_match_oracle(case, dtype, way):
     (tokens, steps, group_size, align), kernels = CASES[case]
     rng = np.random.default_rng(0)
     x = rng.integers(-3, 4, (2, tokens, 3)).astype("float32")  # with many ties
@@ -150,7 +150,7 @@ def test_long_samples_are_shifted_in_parts(group_size, kernels, way, monkeypatch
 
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("case", MASKED)
-def test_masked_kernels_are_the_oracle(case, gaps, way, monkeypatch):
+def test_masked_kernels_match_oracle(case, gaps, way, monkeypatch):
     from keras_permix.ops.backend.jax import rows, tpu_permute
 
     def served(row):
@@ -173,7 +173,7 @@ def test_masked_kernels_are_the_oracle(case, gaps, way, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint16"])
-def test_integers(dtype, way):
+def test_integers_are_sorted(dtype, way):
     x = np.random.default_rng(0).integers(0, 120, (2, 32, 3)).astype(dtype)
     x[0, :3] = np.iinfo(dtype).min, np.iinfo(dtype).max, np.iinfo(dtype).max
     function = compiled(csp(way, None, 32, "independent"))
@@ -184,8 +184,8 @@ def test_integers(dtype, way):
 
 @pytest.mark.parametrize("group_size", [2, 16])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_every_bit_arrives(dtype, group_size, way):
-    """Zeros of both signs, subnormal numbers, infinities and NaN, also of all bits."""
+def test_sort_preserves_all_bits(dtype, group_size, way):
+    """Sort signed zeros, subnormal numbers, infinities, and NaN, also with all bits set."""
     special = np.float32([0.0, -0.0, 1e-39, -1e-39, np.inf, -np.inf, np.nan, 1.0])
     special = np.append(special, np.uint32([0xFFFFFFFF, 0x7FFFFFFF]).view("float32"))
     x = keras.ops.cast(np.random.default_rng(0).choice(special, (2, 16, 3)), dtype)
@@ -198,8 +198,8 @@ def test_every_bit_arrives(dtype, group_size, way):
 
 
 @pytest.mark.parametrize("dtype", ["int16", "int32"])
-def test_positions_of_integers(dtype, way):
-    """As in a program that differentiates by something else."""
+def test_integer_sort_returns_stable_positions(dtype, way):
+    """Sort with positions, as in a program that differentiates with respect to other inputs."""
     import jax
 
     extremes = [np.iinfo(dtype).min, np.iinfo(dtype).max, 0]
@@ -211,14 +211,14 @@ def test_positions_of_integers(dtype, way):
     np.testing.assert_array_equal(groups[:, 0], np.take_along_axis(x, expected, 1))
 
 
-def test_more_groups_than_a_block_and_more_channels_than_lanes(way):
+def test_groups_and_channels_exceed_one_block(way):
     x = np.random.default_rng(0).normal(size=(3, 40, 130)).astype("float32")
     result = compiled(csp(way, None, 4, "independent"))(keras.ops.convert_to_tensor(x))
     expected = np.sort(x.reshape(3, 10, 4, 130), axis=2).reshape(x.shape)
     np.testing.assert_array_equal(to_numpy(result), expected)
 
 
-def test_the_residuals_of_pairs_are_a_bit_each(way):
+def test_residuals_of_pairs_take_one_bit(way):
     import jax
     import jax.numpy as jnp
 
@@ -228,5 +228,5 @@ def test_the_residuals_of_pairs_are_a_bit_each(way):
     residuals = [(t.shape, t.dtype.name) for t in residuals]
     if way.interpret:
         assert residuals == [((2, 8, 40), "int32")]
-    else:  # beside what XLA's own way would save, which is in no program that is compiled
+    else:  # also lists the residuals of the XLA fallback, which compiled programs drop
         assert ((2, 8, 40), "int32") in residuals

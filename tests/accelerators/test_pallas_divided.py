@@ -1,4 +1,4 @@
-"""Pallas's kernels on several devices, each of which serves its part of the batch."""
+"""Test kernels of JAX on eight devices, each with one shard of the batch."""
 
 import importlib.util
 import json
@@ -20,20 +20,20 @@ pytestmark = [
     ),
 ]
 
-UNFUSED = "--xla_disable_hlo_passes=fusion"  # of an interpreted network much would be done twice
-NOBODY = "it needs a single device, or a `keras.distribution` that divides the batch"
+UNFUSED = "--xla_disable_hlo_passes=fusion"  # it would compute much of an interpreted network twice
+NO_DISTRIBUTION = "it needs a single device, or a `keras.distribution` that divides the batch"
 OBJECTIONS = {
-    "samples divided by nobody": NOBODY,
-    "samples divided": None,
-    "channels divided by nobody": NOBODY,
-    "channels divided": "it needs tokens and channels that are not divided between devices",
+    "samples sharded, no distribution": NO_DISTRIBUTION,
+    "samples sharded": None,
+    "channels sharded, no distribution": NO_DISTRIBUTION,
+    "channels sharded": "it needs tokens and channels that are not divided between devices",
     "traced": None,
     "traced, 12 samples": "it needs a batch that the 8 parts of `keras.distribution` divide",
     "on one device": None,
 }
 
 
-def test_eight_devices_train_as_one_does():
+def test_training_on_eight_devices_matches_one():
     eight = {
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
         "JAX_PLATFORMS": "cpu",
@@ -52,7 +52,7 @@ def test_eight_devices_train_as_one_does():
     objections, *reports = (json.loads(line) for line in done.stdout.splitlines())
     assert objections == OBJECTIONS
     kernels = ("sort", "sort_pairs", "sort_with_positions", "unsort", "unsort_pairs")
-    # ModelParallel divided a batch into 4 parts, for pairs, and DataParallel into 8.
+    # ModelParallel splits the batch of pairs into 4 shards, DataParallel splits into 8.
     served = sorted([["sort_pairs", 4], ["unsort_pairs", 4], *([kernel, 8] for kernel in kernels)])
     served = {"gpu": [["triton", 4]], "tpu": served}
     expected = [dict(platform=p, devices=8, differ=0, served=s) for p, s in served.items()]

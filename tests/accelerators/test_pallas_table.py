@@ -1,4 +1,4 @@
-"""Which of JAX's implementations serve which device."""
+"""Test which implementation JAX selects for each device."""
 
 from dataclasses import replace
 from importlib.util import find_spec
@@ -20,12 +20,12 @@ OPS = {
     "group_sort": (2,),
     "slice_sort": (),
 }
-WHOLE = "it needs a batch that the 4 parts of `keras.distribution` divide"
+NOT_DIVISIBLE = "it needs a batch that the 4 parts of `keras.distribution` divide"
 
 
 @pytest.fixture
 def here(monkeypatch):
-    """Take a device for the present one, and jax-triton for installed."""
+    """Return a function that sets the detected device. jax-triton counts as installed."""
     from keras_permix.ops.backend.jax import rows
 
     monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.JAX", (0, 0))
@@ -45,10 +45,10 @@ def here(monkeypatch):
         (16384, ["v5e"], "tpu_pallas"),
         (2 * 16411, ["v5e"], "tpu_xla"),
         (256, ["v5e", 4], "tpu_pallas"),
-        (256, ["v5e", 4, True, WHOLE], "tpu_xla"),
+        (256, ["v5e", 4, True, NOT_DIVISIBLE], "tpu_xla"),
         (16384, ["H200"], "triton"),
         (256, ["A100", 2], "triton"),
-        (256, ["A100", 2, True, WHOLE], "native"),
+        (256, ["A100", 2, True, NOT_DIVISIBLE], "native"),
         (256, ["T4"], "native"),
         (256, ["MI300X"], "native"),
     ],
@@ -62,8 +62,8 @@ def test_the_table_chooses(tokens, device, chosen, here):
 
 @pytest.mark.parametrize("chip", ["A100", "v5e"])
 @pytest.mark.parametrize("name", OPS)
-def test_a_batch_of_any_size_is_exported_without_kernels(chip, name, here):
-    """A kernel's grid is of numbers."""
+def test_export_with_dynamic_batch_uses_no_kernels(chip, name, here):
+    """Export a symbolic batch size, which the static grid of a kernel does not support."""
     import jax
     from jax import export
 
@@ -76,7 +76,7 @@ def test_a_batch_of_any_size_is_exported_without_kernels(chip, name, here):
     np.testing.assert_array_equal(program.call(x), wanted)
 
 
-def test_kernels_for_gpus_need_a_new_jax(here, monkeypatch):
+def test_gpu_kernels_require_jax_0_11(here, monkeypatch):
     here("A100")
     monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.JAX", (99, 0))
     found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4)))
@@ -85,33 +85,33 @@ def test_kernels_for_gpus_need_a_new_jax(here, monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [{"mask": np.ones((1, 8))}, {"group_size": 3}])
-def test_kernels_for_gpus_take_masks_and_short_groups(arguments, here):
+def test_gpu_kernels_support_masks_and_short_groups(arguments, here):
     here("A100")
     x = keras.ops.zeros((1, 8, 4))
     assert ops.explain("group_sort", x, ragged=True, **arguments).chosen == "triton"
 
 
-def test_a_cpu_needs_no_kernel():
+def test_cpu_uses_native_implementation():
     x = keras.ops.zeros((1, 8, 4))
     assert {ops.explain(name, x, *given).chosen for name, given in OPS.items()} == {"native"}
 
 
 @pytest.mark.parametrize(
-    ("row", "device", "objection"),
+    ("implementation", "device", "objection"),
     [
         ("triton", ["T4"], "compute capability 8.0, and this is a Tesla T4 (7.5)"),
         ("triton", ["MI300X"], "NVIDIA GPU .*, and this is a AMD Instinct MI300X (gfx942)"),
-        ("triton", ["A100", 4, True, WHOLE], WHOLE),
-        ("tpu_pallas", ["v5e", 4, True, WHOLE], WHOLE),
+        ("triton", ["A100", 4, True, NOT_DIVISIBLE], NOT_DIVISIBLE),
+        ("tpu_pallas", ["v5e", 4, True, NOT_DIVISIBLE], NOT_DIVISIBLE),
     ],
 )
-def test_what_a_kernel_objects_to(row, device, objection, here):
+def test_kernel_objections(implementation, device, objection, here):
     here(*device)
-    found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4))).objections[row]
+    found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4))).objections[implementation]
     assert all(part in found for part in objection.split(".*"))
 
 
-def test_an_older_tpu_sorts_by_xla(here):
+def test_tpu_v4_sorts_with_xla(here):
     here("v4")
     x = keras.ops.zeros((1, 256, 4))
     sorts = {"slice_sort": (), "group_sort": (4,), "csp": ((0,) * 4, 4)}
@@ -128,14 +128,14 @@ def test_an_older_tpu_sorts_by_xla(here):
     assert longer.chosen == "tpu_xla" and "4096 tokens" in longer.objections["tpu_pallas"]
 
 
-def test_a_tpu_takes_long_samples_in_parts(here):
+def test_tpu_kernels_split_long_samples(here):
     here("v5e")
     x = keras.ops.zeros((1, 65536, 4))
     for name, arguments in OPS.items():
         chosen = "tpu_xla" if name == "slice_sort" else "tpu_pallas"
         assert ops.explain(name, x, *arguments).chosen == chosen
-    said = ops.explain("slice_sort", x).objections["tpu_pallas"]
-    assert said == "it takes groups of at most 16384 tokens"
+    objection = ops.explain("slice_sort", x).objections["tpu_pallas"]
+    assert objection == "it takes groups of at most 16384 tokens"
     masked = ops.explain("channel_shift", x[:, :8192], (0,) * 4, mask=np.ones((1, 8192)))
     assert masked.chosen == "native"
     assert masked.objections["tpu_pallas"] == "it takes masks of at most 4096 tokens"
@@ -143,7 +143,7 @@ def test_a_tpu_takes_long_samples_in_parts(here):
 
 @pytest.mark.parametrize("class_name", ["LRATransformer", "SliceGraphormer"])
 @pytest.mark.parametrize(("chip", "kernels"), [("A100", "triton"), ("v5e", "tpu_pallas")])
-def test_models_with_padding_choose_kernels(class_name, chip, kernels, here, monkeypatch):
+def test_padded_models_use_kernels(class_name, chip, kernels, here, monkeypatch):
     from keras_permix.ops.backend.jax import rows
     from keras_permix.ops.backend.jax.permute import permute
 
@@ -163,7 +163,7 @@ def test_models_with_padding_choose_kernels(class_name, chip, kernels, here, mon
     assert served == {(kernels, True)}
 
 
-def test_a_program_may_be_for_another_platform(here):
+def test_explain_reports_choice_on_other_platforms(here):
     x = keras.ops.zeros((1, 8, 4))
     for sure, expected in ((True, None), (False, "native")):
         here("v5e", 1, sure)
@@ -172,12 +172,12 @@ def test_a_program_may_be_for_another_platform(here):
         assert ("on other platforms, native does" in str(explanation)) is not sure
 
 
-CALLED = pytest.mark.skipif(not find_spec("jax_triton"), reason="jax-triton is not installed")
+JAX_TRITON = pytest.mark.skipif(not find_spec("jax_triton"), reason="jax-triton is not installed")
 
 
-@pytest.mark.parametrize("chip", [pytest.param("A100", marks=CALLED), "v5e"])
-def test_what_is_taken_for_another_platform_runs_here(chip, here):
-    """As work on the CPU of a machine that has an accelerator, and what is exported for CPUs."""
+@pytest.mark.parametrize("chip", [pytest.param("A100", marks=JAX_TRITON), "v5e"])
+def test_program_for_other_platform_runs_on_cpu(chip, here):
+    """Run on the CPU of a machine that has an accelerator, and export for CPUs."""
     import jax
     import numpy as np
 
@@ -192,7 +192,7 @@ def test_what_is_taken_for_another_platform_runs_here(chip, here):
     np.testing.assert_array_equal(exported.call(x), np.sort(x, axis=1))
 
 
-def test_a_gpu_holds_groups_of_16384(here):
+def test_gpu_kernels_support_groups_up_to_16384(here):
     here("A100")
     x = keras.ops.zeros((1, 32768, 4))
     for group_size, chosen in ((16384, "triton"), (32768, "native")):

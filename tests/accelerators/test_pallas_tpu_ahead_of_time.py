@@ -1,4 +1,4 @@
-"""Pallas's kernels for TPU as libtpu compiles them, for TPUs that are not there. Nothing runs."""
+"""Test that libtpu compiles the Pallas kernels for absent TPUs. No program runs."""
 
 import importlib.util
 import re
@@ -16,8 +16,8 @@ pytestmark = [
 ]
 
 STEPS = tuple(range(192))
-GAPS = ("pack", "unpack")  # what masks with gaps need
-# function -> (tokens, kernels of the value, kernels of value and gradient)
+GAPS = ("pack", "unpack")  # for masks with gaps
+# name: (function, tokens, kernels of the value, kernels of value and gradient)
 CASES = {
     "shift": (lambda x: ops.channel_shift(x, STEPS), 196, {"shift"}, {"shift"}),
     "pairs": (
@@ -40,7 +40,7 @@ CASES = {
     ),
     "one group": (ops.group_sort, 256, {"sort"}, {"sort_with_positions", "unsort"}),
     "one group of 16384": (ops.group_sort, 16384, {"sort"}, {"sort_with_positions", "unsort"}),
-    "downwards": (
+    "descending": (
         lambda x: ops.slice_sort(x, True),
         256,
         {"sort"},
@@ -70,13 +70,13 @@ CASES = {
         {"shift", "sort", *GAPS},
         {"shift", "sort_with_positions", "unsort", *GAPS},
     ),
-    "downwards, masked": (
+    "descending, masked": (
         lambda x: ops.slice_sort(x, True, mask=x[..., 0] > 0),
         256,
         {"sort", *GAPS},
         {"sort_with_positions", "unsort", *GAPS},
     ),
-    "one group by XLA": (ops.group_sort, 32768, set(), set()),
+    "one group, XLA": (ops.group_sort, 32768, set(), set()),
 }
 
 

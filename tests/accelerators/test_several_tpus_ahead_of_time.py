@@ -1,4 +1,4 @@
-"""What four TPUs would run of a divided batch, and its memory, as libtpu compiles it."""
+"""Test programs that libtpu compiles for a batch sharded over four TPUs."""
 
 import importlib.util
 import math
@@ -39,7 +39,7 @@ GROUPS_BY_XLA = {"49 of 196": (SHAPE, 49), "4 of 256": ((8, 256, 192), 4)}
 
 
 @pytest.mark.parametrize("case", FUNCTIONS)
-def test_every_device_calls_the_kernels_for_its_part(case, distribution):
+def test_devices_call_kernels_on_batch_shards(case, distribution):
     function, kernels = FUNCTIONS[case]
     with distribution.scope():
         text = program(
@@ -51,29 +51,29 @@ def test_every_device_calls_the_kernels_for_its_part(case, distribution):
 
 
 @pytest.mark.parametrize("size", [1, 2, 49])
-def test_every_device_permutes_its_part_of_a_masked_batch(size, distribution):
+def test_masked_batch_needs_no_communication(size, distribution):
     function = with_gradient(lambda x: ops.csp(x, STEPS, size, mask=x[..., 0] > 0))
     with distribution.scope():
         text = program(function, SHAPE, "float32", batch(distribution, "batch")).as_text()
     assert not re.search(f"{EXCHANGES}|all-reduce", text)
 
 
-def test_a_batch_that_devices_do_not_divide_is_served_by_xla(distribution):
-    said = []
+def test_indivisible_batch_falls_back_to_xla(distribution):
+    explanations = []
 
     def function(x):
-        said.append(ops.explain("csp", x, STEPS, 2))
+        explanations.append(ops.explain("csp", x, STEPS, 2))
         return ops.csp(x, STEPS, 2)
 
     with distribution.scope():
         compiled = program(function, (6, *SHAPE[1:]), "float32", batch(distribution))
     assert not kernels_of(compiled.as_text())
-    assert said[0].chosen == "tpu_xla"
-    assert "a batch that the 4 parts of" in said[0].objections["tpu_pallas"]
+    assert explanations[0].chosen == "tpu_xla"
+    assert "a batch that the 4 parts of" in explanations[0].objections["tpu_pallas"]
 
 
 @pytest.mark.parametrize("case", GROUPS_BY_XLA)
-def test_sorts_by_xla_take_the_memory_of_few_tensors(case, one_device, monkeypatch):
+def test_xla_sort_memory_is_bounded(case, one_device, monkeypatch):
     monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "tpu_xla")
     shape, size = GROUPS_BY_XLA[case]
     function = with_gradient(lambda x: ops.group_sort(x, size))
@@ -82,8 +82,7 @@ def test_sorts_by_xla_take_the_memory_of_few_tensors(case, one_device, monkeypat
     assert compiled.memory_analysis().temp_size_in_bytes < 4 * 4 * math.prod(shape)
 
 
-def test_train_step(distribution):
-    """Gradients are summed, and no activation leaves its device."""
+def test_train_step_exchanges_only_gradients(distribution):
     model = CSPViT(**MODEL, dtype="mixed_bfloat16")
     text = train_step(model, 64, distribution).as_text()
     called = [line for line in text.splitlines() if "permix_" in line and CUSTOM_CALL in line]

@@ -1,4 +1,4 @@
-"""Triton's kernels as NVIDIA's compiler takes them, for GPUs that are not there. Nothing runs."""
+"""Test that the Triton kernels compile for absent GPUs within limits. No kernel runs."""
 
 import importlib.util
 import json
@@ -17,22 +17,22 @@ pytestmark = [
     pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="Triton is not installed"),
 ]
 
-# Bytes a thread of a kernel may keep on the stack: sorts hold more values than registers.
+# Most bytes of stack per thread. Sorts hold more values than registers.
 STACK = {
     "shift_kernel": 0,
-    "order_pairs_kernel": 104,  # for sm_80, with a mask, by Triton 3.6
+    "order_pairs_kernel": 104,  # on sm_80, masked, with Triton 3.6
     "undo_pairs_kernel": 0,
     "put_back_kernel": 640,
     "sort_groups_kernel": 1280,
 }
-SHARED = 99 * 1024  # bytes that a program may have on GPUs of capability 8.6 and 8.9
-REGISTERS = 128  # of 255; with 128 there is room for 16 warps at once
+SHARED = 99 * 1024  # bytes per program on GPUs of compute capability 8.6 and 8.9
+REGISTERS = 128  # per thread, of 255; 128 allow 16 warps at once
 MASKED = ", masked"
-# Instructions of a masked call relative to those of the same call without a mask.
+# Most instructions of a masked call, relative to the same call without a mask.
 COST = {
-    "shift, fetched": 1.9,  # every value looks its token up
+    "shift, fetched": 1.9,  # every value looks up its token
     "pairs, fetched": 1.45,
-    "sort of 4, descending, values only": 1.45,  # by Triton 3.6; the newest adds 29 %
+    "sort of 4, descending, values only": 1.45,  # Triton 3.6; the newest version adds 29 %
 }
 NEWEST, OLDER = "the newest Triton", "Triton 3.6"
 
@@ -44,7 +44,7 @@ def test_kernels_compile_for_gpus(version, tmp_path):
     if version == OLDER:
         older = os.environ.get("KERAS_PERMIX_OLDER_TRITON")
         if not older:
-            pytest.skip("KERAS_PERMIX_OLDER_TRITON names no folder with Triton 3.6")
+            pytest.skip("KERAS_PERMIX_OLDER_TRITON is not set to a folder with Triton 3.6")
         environment["PYTHONPATH"] = older
     command = [sys.executable, "-m", "tests.accelerators.triton_ahead"]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
@@ -66,5 +66,5 @@ def test_kernels_compile_for_gpus(version, tmp_path):
         plain = name.removesuffix(MASKED)
         cost = calls[name, *rest]["per_value"] / calls[plain, *rest]["per_value"]
         assert cost <= COST.get(plain, 1.3), (name, rest)
-    # Subnormal numbers are no zeros.
+    # Kernels must not flush subnormal numbers to zero.
     assert [report for report in reports if report["flushes"]] == []

@@ -1,4 +1,4 @@
-"""Triton's kernels in Triton's interpreter: their logic, against the oracle. No speed, no GPU."""
+"""Test the logic of Triton kernels against the oracle, in Triton's interpreter."""
 
 import importlib.util
 import itertools
@@ -30,20 +30,20 @@ pytestmark = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CASES)
-def test_kernels_are_the_oracle(case, dtype, triton_launches):
+def test_kernels_match_oracle(case, dtype, triton_launches):
     op, shape, arguments, kernels = CASES[case]
     check(op, shape, arguments, dtype)
     assert triton_launches[: len(kernels)] == list(kernels)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_second_derivatives_are_the_oracles(case):
+def test_second_derivatives_match_oracle(case):
     op, shape, arguments, _ = CASES[case]
     check_second(op, shape, arguments)
 
 
 @pytest.mark.parametrize("class_name", ["LRATransformer", "SliceGraphormer"])
-def test_models_with_padding_launch_kernels(class_name, triton_launches, monkeypatch):
+def test_padded_models_launch_kernels(class_name, triton_launches, monkeypatch):
     model = tiny(class_name)
     inputs = model.make_inputs(seed=0, batch=3)
     outputs = to_numpy(model(inputs))
@@ -52,7 +52,7 @@ def test_models_with_padding_launch_kernels(class_name, triton_launches, monkeyp
     np.testing.assert_array_equal(outputs, to_numpy(model(inputs)))
 
 
-def test_function_transforms_are_served_without_kernels(triton_launches):
+def test_function_transforms_launch_no_kernels(triton_launches):
     import torch
 
     many, steps = np.random.default_rng(0).normal(size=(3, 2, 8, 4)).astype("float32"), (0, 1, 2, 3)
@@ -67,15 +67,15 @@ def test_function_transforms_are_served_without_kernels(triton_launches):
         expected = oracle.gradient(3 * oracle.values(x, at) ** 2, at)
         np.testing.assert_array_equal(gradient, expected)
     ops.csp(torch.from_numpy(many[0]), steps, 2)
-    assert triton_launches, "which serve outside of a transform"
+    assert triton_launches, "calls outside of a transform launch kernels"
 
 
-# PyTorch's own compiler warns of what PyTorch deprecates, and of steps that are reduced once.
+# PyTorch's compiler warns about deprecations in PyTorch, and about the cache of reduced steps.
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call")
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("case", CASES)
-def test_compiled_calls_launch_the_same(case, triton_launches):
+def test_compiled_calls_launch_same_kernels(case, triton_launches):
     op, shape, arguments, kernels = CASES[case]
     check(op, shape, arguments, "float32", compiled=AHEAD)
     assert triton_launches[: len(kernels)] == list(kernels)
@@ -85,8 +85,8 @@ def test_compiled_calls_launch_the_same(case, triton_launches):
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("case", CASES)
-def test_compiled_calls_are_given_their_tables(case, monkeypatch):
-    """Once compiled they make no tensor of Python's numbers, which no CUDA graph could hold."""
+def test_compiled_calls_create_no_tables(case, monkeypatch):
+    """Compiled calls must not convert Python numbers to tensors, for the sake of CUDA graphs."""
     import torch
 
     from keras_permix.ops.backend.torch.triton import tables
@@ -110,7 +110,7 @@ def test_compiled_calls_are_given_their_tables(case, monkeypatch):
     ("op", "arguments"),
     [("csp", dict(steps=(0, 1, 5), group_size=2)), ("group_sort", {}), ("slice_sort", {})],
 )
-def test_compiled_for_any_number_of_tokens(op, arguments, triton_launches):
+def test_compiled_calls_support_varying_tokens(op, arguments, triton_launches):
     import torch
 
     torch.compiler.reset()
@@ -131,7 +131,7 @@ def test_compiled_for_any_number_of_tokens(op, arguments, triton_launches):
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("group_size", [2, 3])
-def test_compiled_for_any_number_of_channels(group_size, triton_launches):
+def test_compiled_calls_support_varying_channels(group_size, triton_launches):
     import torch
 
     torch.compiler.reset()
@@ -148,7 +148,7 @@ def test_compiled_for_any_number_of_channels(group_size, triton_launches):
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_no_cuda_graph_records_the_making_of_tables(dynamic):
+def test_dynamic_shapes_are_tagged_cudagraph_unsafe(dynamic):
     import torch
 
     found = []
@@ -165,8 +165,8 @@ def test_no_cuda_graph_records_the_making_of_tables(dynamic):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_tables_are_found_in_another_process(case):
-    """By the name that a saved program knows them by, and no others by that name."""
+def test_name_restores_tables_in_another_process(case):
+    """Restore tables from the name in a saved program. Unknown names raise."""
     import torch
 
     from keras_permix.ops.backend.plan import Plan
@@ -193,7 +193,7 @@ def _value_and_gradient(call, x):
     return value, *torch.autograd.grad((value**2).sum(), x)
 
 
-def test_what_a_cuda_graph_reads_stays(monkeypatch):
+def test_tables_of_cuda_graphs_stay_in_memory(monkeypatch):
     import torch
 
     from keras_permix.ops.backend.torch.triton import tables
@@ -208,7 +208,7 @@ def test_what_a_cuda_graph_reads_stays(monkeypatch):
     assert kept() is not None and lost() is None
 
 
-def test_what_needs_no_gradient_leaves_no_residuals(triton_launches):
+def test_pairs_without_gradient_save_no_residuals(triton_launches):
     import torch
 
     from keras_permix.ops.backend.torch.triton.functions import run
@@ -221,7 +221,7 @@ def test_what_needs_no_gradient_leaves_no_residuals(triton_launches):
     assert triton_launches == ["order_pairs_kernel"] * 2
 
 
-def test_the_residuals_of_pairs_are_a_bit_each():
+def test_residuals_of_pairs_take_one_bit():
     import torch
 
     from keras_permix.ops.backend.torch.triton.functions import run
@@ -234,7 +234,7 @@ def test_the_residuals_of_pairs_are_a_bit_each():
 
 
 @pytest.mark.parametrize(("tokens", "bytes_each"), [(256, 1), (257, 2)])
-def test_the_residuals_of_a_sort_are_a_byte_or_two(tokens, bytes_each):
+def test_residuals_of_sort_take_one_or_two_bytes(tokens, bytes_each):
     import torch
 
     from keras_permix.ops.backend.torch.triton.functions import run
@@ -244,17 +244,17 @@ def test_the_residuals_of_a_sort_are_a_byte_or_two(tokens, bytes_each):
     assert residuals.element_size() == bytes_each
 
 
-def test_strides_and_an_empty_batch():
+def test_strided_input_and_empty_batch():
     import torch
 
     x = torch.arange(24.0).reshape(2, 3, 4).flip(2).transpose(1, 2).requires_grad_()
     out = ops.group_sort(x, 2, implementation="triton")
     assert torch.equal(out, x.unflatten(1, (2, 2)).sort(2).values.flatten(1, 2))
-    out.sum().backward()  # whose gradient is one number, expanded
+    out.sum().backward()  # with an expanded scalar as gradient
     assert ops.group_sort(x[:0], 2, implementation="triton").shape == (0, 4, 3)
 
 
-def test_sizes_of_programs_that_are_timed_give_the_same(capsys):
+def test_tuned_program_sizes_give_equal_results(capsys):
     spec = importlib.util.spec_from_file_location("tune", ROOT / "tools" / "tune_triton.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)

@@ -1,4 +1,4 @@
-"""Triton's kernels on a GPU: values and gradients to the last bit."""
+"""Test Triton kernels on a GPU: values and gradients, bit for bit."""
 
 import importlib.util
 import os
@@ -10,14 +10,14 @@ from keras_permix import ops
 from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, check, check_second
 
 
-def _why_not():
-    """Why nothing here can run, or None."""
+def _skip_reason():
+    """Return why the tests cannot run, or None."""
     if keras.config.backend() != "torch" or not importlib.util.find_spec("triton"):
         return "PyTorch with Triton runs these kernels"
     import torch
 
     if not torch.cuda.is_available():
-        return "no CUDA device is here"
+        return "requires a CUDA device"
     from keras_permix.ops.backend.torch import runtime
 
     if objection := runtime.objection_of(torch.cuda.current_device()):
@@ -29,8 +29,8 @@ def _why_not():
 
 pytestmark = [
     pytest.mark.on_gpu,
-    pytest.mark.skipif(_why_not() is not None, reason=str(_why_not())),
-    # Triton 3.9 says so whenever it compiles; nothing here is a product or a sum of floats.
+    pytest.mark.skipif(_skip_reason() is not None, reason=str(_skip_reason())),
+    # Triton 3.9 warns at every compilation. These kernels do not multiply or add floats.
     pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
 ]
 
@@ -42,7 +42,7 @@ LARGE = {
     "groups of 1024": ("group_sort", (2, 2048, 24), dict(group_size=1024, align="reference")),
     "one group of 4096": ("csp", (1, 4096, 12), dict(steps=tuple(range(12)), group_size=4096)),
     "one group of 16384": ("group_sort", (1, 16384, 12), {}),
-    "a circle of 4096": (
+    "circle of 4096": (
         "csp",
         (1, 4096, 12),
         dict(steps=tuple(range(0, 4096, 342)), group_size=2),
@@ -53,7 +53,7 @@ LARGE = {
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", CASES)
-def test_kernels_are_the_oracle(case, dtype, triton_launches):
+def test_kernels_match_oracle(case, dtype, triton_launches):
     op, shape, arguments, kernels = CASES[case]
     check(op, shape, arguments, dtype)
     assert triton_launches[: len(kernels)] == list(kernels)
@@ -67,21 +67,21 @@ def test_large(case, dtype, triton_launches):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_second_derivatives_are_the_oracles(case):
+def test_second_derivatives_match_oracle(case):
     op, shape, arguments, _ = CASES[case]
     check_second(op, shape, arguments)
 
 
 @pytest.fixture
 def compiler():
-    """PyTorch from 2.12 on, which `torch.compile` needs: see pyproject.toml."""
+    """Skip if PyTorch is older than 2.12, which `torch.compile` requires: see pyproject.toml."""
     import torch
 
     if torch.__version__ < "2.12":
-        pytest.skip(f"PyTorch {torch.__version__} takes what it compiles for an export")
+        pytest.skip(f"PyTorch {torch.__version__} treats compiled calls as exports")
 
 
-# PyTorch's own compiler warns of what PyTorch deprecates.
+# PyTorch's compiler warns about deprecations in PyTorch.
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("case", LARGE)
@@ -95,12 +95,12 @@ def test_compiled(case, compiler, triton_launches):
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("case", LARGE)
 def test_recorded_as_cuda_graphs(case, compiler):
-    """Warmed up, recorded, and replayed."""
+    """Warm up, record and replay."""
     check(*LARGE[case], "float32", compiled=dict(mode="reduce-overhead"), times=4)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_larger_groups_are_sorted_by_torch(dtype, triton_launches):
+def test_larger_groups_use_torch_sort(dtype, triton_launches):
     arguments = dict(group_size=32768)
     x = keras.ops.zeros((1, 32768, 6), dtype)
     assert ops.explain("group_sort", x, **arguments).chosen == "sort"
@@ -114,7 +114,7 @@ def test_triton_is_chosen():
         assert ops.explain(op, x, *arguments).chosen == "triton"
 
 
-def test_subnormal_numbers_are_no_zeros():
+def test_subnormals_are_not_flushed_to_zero():
     import numpy as np
 
     x = np.float32([1e-40, -1e-40, 3e-41, 0.0, 2e-40, 1e-41]).reshape(1, 6, 1)

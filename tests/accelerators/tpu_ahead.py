@@ -1,4 +1,4 @@
-"""Programs as libtpu compiles them for TPUs that are not there. They can be read, and not run."""
+"""Compile programs with libtpu for absent TPUs. The programs can be read, but not run."""
 
 import re
 
@@ -12,7 +12,7 @@ EXCHANGES = r"all-gather|all-to-all|collective-permute|reduce-scatter"
 
 
 def program(function, shape, dtype, sharding):
-    """`function` as compiled for the devices of `sharding`."""
+    """Return `function` compiled for the devices of `sharding`."""
     import jax
 
     x = jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
@@ -20,7 +20,7 @@ def program(function, shape, dtype, sharding):
 
 
 def kernels_of(text):
-    """The kernels that a compiled program calls; Mosaic's custom calls and no others."""
+    """Return the Mosaic kernels that a compiled program calls."""
     calls = [line for line in text.splitlines() if CUSTOM_CALL in line]
     return {name for line in calls for name in re.findall(r"permix_([a-z_]+)", line)}
 
@@ -36,19 +36,19 @@ def with_gradient(function):
 
 
 def train_step(model, samples, distribution):
-    """A step of Keras' own training, compiled for a batch of so many samples."""
+    """Return a training step of Keras, compiled for a batch of `samples` samples."""
     import jax
 
     task = task_of(model)
     model.compile(keras.optimizers.AdamW(), task.loss(0.0))
     model.optimizer.build(model.trainable_variables)
-    whole, divided = batch(distribution), batch(distribution, "batch")
+    replicated, sharded = batch(distribution), batch(distribution, "batch")
 
     def spec(array, sharding, shape=None):
         return jax.ShapeDtypeStruct(shape or array.shape, array.dtype, sharding=sharding)
 
     def of_samples(array):
-        return spec(array, divided, (samples, *array.shape[1:]))
+        return spec(array, sharded, (samples, *array.shape[1:]))
 
     kinds = (
         model.trainable_variables,
@@ -56,7 +56,7 @@ def train_step(model, samples, distribution):
         model.optimizer.variables,
         model.metrics_variables,
     )
-    state = tuple([spec(variable.value, whole) for variable in kind] for kind in kinds)
+    state = tuple([spec(variable.value, replicated) for variable in kind] for kind in kinds)
     inputs = jax.tree.map(of_samples, model.make_inputs(0, 1))
     _, targets = task.batches(task.generate(4).train, 4)[0]
     with distribution.scope():
@@ -65,7 +65,7 @@ def train_step(model, samples, distribution):
 
 
 def batch(distribution, *axes):
-    """The sharding of what every device has whole, or of a batch along an axis of the mesh."""
+    """Return the sharding of a batch along axes of the mesh. No axes: a replicated array."""
     from jax.sharding import NamedSharding, PartitionSpec
 
     return NamedSharding(distribution.device_mesh.backend_mesh, PartitionSpec(*axes))

@@ -1,9 +1,9 @@
-"""Compile every launch of the Triton kernels ahead of time, without a GPU, and say what it takes.
+"""Compile every launch of the Triton kernels without a GPU, and report its resource usage.
 
     python -m tests.accelerators.triton_ahead
 
-prints one line of JSON a launch. The launches are those of the package: its functions are called,
-and what they would start is compiled instead, with the same arguments.
+Prints one line of JSON per launch. The functions of the package are called, and each launch is
+compiled with the same arguments instead of started.
 """
 
 import json
@@ -32,16 +32,16 @@ from keras_permix.ops.backend.triton.windows import ALL
 
 CAPABILITIES = (80, 90)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-GROUPS = {  # float16 and bfloat16 are the same integers when they are sorted
+GROUPS = {  # group sizes; float16 and bfloat16 are sorted as the same integers
     torch.float32: (4, 256, 1024, 16384),
     torch.float16: (16,),
     torch.bfloat16: (64, 4096),
 }
-STEPS = {  # tokens, and the step from channel to channel
+STEPS = {  # name: (tokens, step between adjacent channels)
     "fetched": (16384, 1024),
-    "a circle of 64": (64, 1),
-    "a circle of 196": (196, 1),
-    "a circle of 4096": (4096, 1024),
+    "circle of 64": (64, 1),
+    "circle of 196": (196, 1),
+    "circle of 4096": (4096, 1024),
     "arcs": (4096, 1),
 }
 MOST = dict(aligned=True, with_residuals=True)
@@ -65,7 +65,7 @@ POINTERS = {
 
 
 def calls():
-    """Name and call of everything a row may start, for forward and backward."""
+    """Yield name and call of every launch of the implementation, forward and backward."""
     flip = torch.zeros(48, dtype=torch.int8)
     for dtype in DTYPES:
         yield from shifts(dtype)
@@ -90,7 +90,7 @@ def calls():
 
 
 def shifts(dtype):
-    """Those of shifts and pairs, for every window that their steps may lead to."""
+    """Yield name and call of shifts and pairs, for every kind of window."""
     for name, (tokens, step) in STEPS.items():
         x = torch.zeros(2, tokens, 64, dtype=dtype)
         words = torch.zeros(pairs.swaps_of(x.shape)[0], dtype=torch.int32)
@@ -98,7 +98,7 @@ def shifts(dtype):
         plan = Plan(steps, group_size=1).at(tokens)
         tables = [tables_for(x, plan, back) for back in (False, True)]
         yield from with_tables(name, x, words, plan, tables, ALL)
-        if name != "arcs":  # of which a masked call has none
+        if name != "arcs":  # masked calls use no arcs
             real = find_real(torch.ones(x.shape[:2]))
             moves = masked_moves(x, plan, real)
             yield from with_tables(name + MASKED, x, words, plan, 2 * [Tables(moves)], real)
@@ -113,7 +113,7 @@ def with_tables(name, x, words, plan, tables, real):
 
 
 def launches(call):
-    """What `call` would start: (kernel, arguments, options), the last launch only for each."""
+    """Return the arguments and options of the last launch of each kernel in `call`."""
     started = {}
     for kernel in KERNELS:
 
@@ -129,7 +129,7 @@ def launches(call):
 
 
 def source(kernel, arguments):
-    """The kernel for these arguments, specialized as a launch would."""
+    """Return the source of a kernel, specialized for these arguments as in a launch."""
     signature, constants, attributes = {}, {}, {}
     for index, parameter in enumerate(kernel.params):
         value = arguments[parameter.name]
@@ -144,7 +144,7 @@ def source(kernel, arguments):
 
 
 def usage(cubin):
-    """Registers of a thread, bytes of stack, and instructions of a compiled kernel."""
+    """Return registers per thread, bytes of stack, and instructions of a compiled kernel."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)

@@ -1,4 +1,4 @@
-"""Calls that the Triton kernels must serve bit for bit, in the interpreter and on a GPU alike."""
+"""Calls for which Triton kernels must match the oracle bit for bit, interpreted or on a GPU."""
 
 import keras
 import numpy as np
@@ -13,15 +13,15 @@ SHIFT, PAIRS = ("shift_kernel",) * 2, ("order_pairs_kernel", "undo_pairs_kernel"
 SORT = ("sort_groups_kernel", "put_back_kernel")
 SHIFTED_SORT = ("shift_kernel", *SORT, "shift_kernel")
 ALIGNED_SORT = ("sort_groups_kernel", *SORT)  # once for the reference channel
-STEPS = tuple(range(-20, 20))  # past one tile of channels
-FAR = tuple(15 * channel for channel in range(20))  # rows of 8 channels are near each other
-WALK = tuple(64 * channel for channel in range(20))  # sectors of 8 or 16 are used again soon
-APART = tuple(200 * channel for channel in range(20))  # and none are here
+STEPS = tuple(range(-20, 20))  # more channels than one tile
+FAR = tuple(15 * channel for channel in range(20))  # nearby rows for each 8 channels
+REUSED = tuple(64 * channel for channel in range(20))  # sectors of 8 or 16 are reused soon
+DISTANT = tuple(200 * channel for channel in range(20))  # sectors are not reused soon
 FLIPS = tuple(channel % 3 == 0 for channel in range(5))
 
 
 def mask(tokens):
-    """Masks of four samples: no padding, padding last, gaps, and only padding."""
+    """Return masks of four samples: no padding, trailing padding, gaps, and only padding."""
     rows = np.ones((4, tokens), bool)
     rows[1, 2 * tokens // 3 :] = False
     rows[2] = np.random.default_rng(3).random(tokens) < 0.5
@@ -29,10 +29,10 @@ def mask(tokens):
     return rows
 
 
-# name: (op, shape, arguments, kernels that forward and backward launch)
+# name: (op, shape, arguments, kernels of forward and backward)
 CASES = {
     "shift": ("channel_shift", (2, 70, 40), dict(steps=STEPS), SHIFT),
-    "shift alone": ("csp", (2, 7, 40), dict(steps=STEPS, group_size=1), SHIFT),
+    "shift by csp": ("csp", (2, 7, 40), dict(steps=STEPS, group_size=1), SHIFT),
     "pairs": ("csp", (2, 130, 40), dict(steps=STEPS, group_size=2), PAIRS),
     "pairs, aligned": (
         "csp", (2, 66, 40), dict(steps=STEPS, group_size=2, align="reference"), PAIRS
@@ -43,10 +43,10 @@ CASES = {
     "pairs in long arcs, aligned": (
         "csp", (1, 902, 20), dict(steps=FAR, group_size=2, align="reference"), PAIRS
     ),
-    "shift walked": ("channel_shift", (2, 2250, 20), dict(steps=WALK), SHIFT),
-    "pairs walked": ("csp", (2, 2250, 20), dict(steps=WALK, group_size=2), PAIRS),
-    "shift apart": ("channel_shift", (1, 2250, 20), dict(steps=APART), SHIFT),
-    "pairs apart": ("csp", (1, 2250, 20), dict(steps=APART, group_size=2), PAIRS),
+    "shift, reused sectors": ("channel_shift", (2, 2250, 20), dict(steps=REUSED), SHIFT),
+    "pairs, reused sectors": ("csp", (2, 2250, 20), dict(steps=REUSED, group_size=2), PAIRS),
+    "shift, distant sectors": ("channel_shift", (1, 2250, 20), dict(steps=DISTANT), SHIFT),
+    "pairs, distant sectors": ("csp", (1, 2250, 20), dict(steps=DISTANT, group_size=2), PAIRS),
     "pairs, unshifted": ("group_sort", (1, 10, 3), dict(group_size=2), PAIRS),
     "groups of 3": ("csp", (1, 9, 40), dict(steps=STEPS, group_size=3), SHIFTED_SORT),
     "groups of 16": ("group_sort", (2, 64, 5), dict(group_size=16), SORT),
@@ -59,15 +59,15 @@ CASES = {
     "one group of 16384": ("group_sort", (1, 16384, 1), {}, SORT),
     "descending": ("slice_sort", (2, 20, 5), dict(descending=FLIPS), SORT),
     "all descending": ("slice_sort", (1, 8, 3), dict(descending=True), SORT),
-    "a short last group": ("group_sort", (2, 10, 5), dict(group_size=4, ragged=True), SORT),
-    "a last token without partner": (
+    "short last group": ("group_sort", (2, 10, 5), dict(group_size=4, ragged=True), SORT),
+    "unpaired last token": (
         "csp", (2, 7, 40), dict(steps=STEPS, group_size=2, ragged=True), PAIRS
     ),
     "shift, masked": ("channel_shift", (4, 70, 40), dict(steps=STEPS, mask=mask(70)), SHIFT),
     "shift fetched, masked": (
         "channel_shift", (4, 8200, 3), dict(steps=(0, 1, 5000), mask=mask(8200)), SHIFT
     ),
-    "only padding cleared": (
+    "identity, masked": (
         "csp", (4, 9, 3), dict(steps=(0, 0, 0), group_size=1, mask=mask(9)), SHIFT
     ),
     "pairs, masked": ("csp", (4, 66, 40), dict(steps=STEPS, group_size=2, mask=mask(66)), PAIRS),
@@ -92,36 +92,36 @@ CASES = {
 
 
 def ties_and_infinities(shape):
-    """Few values, both zeros and both infinities among them, that every float dtype holds."""
+    """Return few distinct values, exact in every float dtype, with signed zeros and infinities."""
     rng = np.random.default_rng(0)
     return rng.choice(np.float32([-np.inf, -1.5, -1, -0.0, 0.0, 1, 1.5, np.inf]), shape)
 
 
 def sources_of(op, x, arguments):
-    """Where the oracle takes every value from. It always allows a short last group."""
+    """Return the sources of all values by the oracle, which allows a short last group."""
     arguments = {name: value for name, value in arguments.items() if name != "ragged"}
     return getattr(oracle, op)(x, **arguments)
 
 
 def as_tensors(arguments):
-    """Arguments whose mask is a tensor, since PyTorch's compiler takes none of NumPy."""
+    """Convert the mask to a tensor. PyTorch's compiler does not accept NumPy arrays."""
     if "mask" not in arguments:
         return arguments
     return {**arguments, "mask": keras.ops.convert_to_tensor(arguments["mask"])}
 
 
 def bits(x):
-    """What tells -0.0 from 0.0."""
+    """Return the bits of values, which distinguish -0.0 from 0.0."""
     return x.astype("float32").view("int32")
 
 
-AHEAD = dict(backend="aot_eager")  # through what `torch.compile` does before it makes kernels
+AHEAD = dict(backend="aot_eager")  # compiles as `torch.compile` does, but generates no kernels
 
 
 def check(op, shape, arguments, dtype, implementation="triton", compiled=None, times=1):
-    """Check values and gradients, to the last bit and the sign of zeros, against the oracle.
+    """Check that values and gradients match the oracle, including the signs of zeros.
 
-    Without a gradient to come the sort may leave zeros of both signs in any order. `compiled` are
+    Without a gradient, the sort may leave zeros of both signs in any order. `compiled` holds
     arguments of `torch.compile`.
     """
     x = ties_and_infinities(shape)
@@ -135,7 +135,7 @@ def check(op, shape, arguments, dtype, implementation="triton", compiled=None, t
     if compiled:
         import torch
 
-        torch.compiler.reset()  # it counts how often it compiles one function
+        torch.compiler.reset()  # it limits the number of compilations per function
         call = torch.compile(call, fullgraph=True, **compiled)
     tensor = keras.ops.convert_to_tensor(x, dtype)
     for _ in range(times):
@@ -144,15 +144,15 @@ def check(op, shape, arguments, dtype, implementation="triton", compiled=None, t
         np.testing.assert_array_equal(bits(to_numpy(value)), bits(oracle.values(x, sources)))
         np.testing.assert_array_equal(to_numpy(gradient), oracle.gradient(cotangent, sources))
     for _ in range(times):
-        alone = to_numpy(call(tensor))
-        np.testing.assert_array_equal(alone, oracle.values(x, sources))
+        value = to_numpy(call(tensor))
+        np.testing.assert_array_equal(value, oracle.values(x, sources))
         real = arguments.get("mask", np.ones(shape[:2], bool))[..., None]
         signs = np.signbit(x, where=real, out=np.zeros(shape, bool))
-        np.testing.assert_array_equal(np.signbit(alone).sum(axis=1), signs.sum(axis=1))
+        np.testing.assert_array_equal(np.signbit(value).sum(axis=1), signs.sum(axis=1))
 
 
 def check_second(op, shape, arguments):
-    """Check a Hessian times a vector, of integers that float32 holds, against the oracle."""
+    """Check that a Hessian-vector product of integers matches the oracle."""
     import torch
 
     rng = np.random.default_rng(2)

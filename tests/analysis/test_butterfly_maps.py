@@ -1,4 +1,4 @@
-"""Maps of Butterfly Attention do what the layer does, and their product mixes everything."""
+"""Test maps of Butterfly Attention against layer outputs, and their product."""
 
 import keras
 import numpy as np
@@ -19,9 +19,9 @@ def make(stage=1, wrap=lambda attention: attention):
     return layer
 
 
-@pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
 @pytest.mark.parametrize("stage", [0, 1])
-def test_maps_do_what_the_layer_does(stage, mask):
+def test_maps_reproduce_layer_outputs(stage, mask):
     layer = make(stage)
     maps = butterfly_maps(layer, X, mask)
     np.testing.assert_allclose(maps.sum(axis=-1), 1, rtol=1e-5)
@@ -31,13 +31,13 @@ def test_maps_do_what_the_layer_does(stage, mask):
     assert_close(to_numpy(layer(X, mask=mask)), mixed @ kernel + bias)
 
 
-def test_layers_mix_everything_together_only():
+def test_only_all_layers_mix_all_tokens():
     first, second = (butterfly_maps(make(stage), X) for stage in (0, 1))
     assert (first > 0).mean() == (second > 0).mean() == 4 / 16
     assert (second @ first > 0).all()
 
 
-def test_attention_of_a_block_sees_what_its_norm_makes():
+def test_maps_of_mixer_block_use_normalized_tokens():
     for norm_first in (True, False):
         layer = make(wrap=lambda mixer, first=norm_first: MixerBlock(mixer, 8, norm_first=first))
         seen = to_numpy(layer.block.mixer_norm(X)) if norm_first else X
@@ -54,12 +54,12 @@ def test_attention_of_a_block_sees_what_its_norm_makes():
         ButterflyBlock(SoftmaxAttention(2), 4, axis=-1),
     ],
 )
-def test_a_layer_without_such_maps_is_refused(layer):
+def test_unsupported_layer_raises(layer):
     with pytest.raises(TypeError, match="`layer` must be a ButterflyBlock.* Received: layer="):
         butterfly_maps(layer, X)
 
 
-def test_plot_shows_the_maps():
+def test_plot_shows_maps():
     axes, maps = Figure().subplots(1, 2), butterfly_maps(make(), X)[0]
     plot_attention_maps(axes, maps)
     for ax, weights in zip(axes, maps, strict=True):

@@ -1,4 +1,4 @@
-"""The influence map of a known layer is what is known of it."""
+"""Test influence maps of layers with a known influence."""
 
 import keras
 import numpy as np
@@ -23,29 +23,29 @@ class Mix(keras.layers.Layer):
         return keras.ops.einsum("nm,bmc->bnc", self.matrix, inputs)
 
 
-def test_a_linear_mixer_shows_its_weights():
+def test_map_of_linear_mixer_is_its_matrix():
     matrix = np.random.default_rng(1).normal(size=(6, 6))
     np.testing.assert_allclose(influence_map(Mix(matrix), X), abs(matrix), rtol=1e-2, atol=1e-2)
 
 
-def test_tokens_of_zeros_are_moved_as_well():
+def test_zero_tokens_are_perturbed():
     assert_close(influence_map(keras.layers.Identity(), 0 * X), np.eye(6))
 
 
-def test_a_mixer_in_groups_hears_nothing_from_other_groups():
+def test_no_influence_between_groups():
     layer = CSP(shift=[0, 0, 0, 0], use_output_projection=False)
-    heard = influence_map(layer, X) > 0
+    influences = influence_map(layer, X) > 0
     groups = np.arange(6) // 2
-    assert not heard[groups[:, None] != groups].any()
-    assert heard.any(axis=0).all()
+    assert not influences[groups[:, None] != groups].any()
+    assert influences.any(axis=0).all()
 
 
-def test_the_picture_holds_the_map():
+def test_plot_shows_map():
     ax = Figure().subplots()
     plot_influence_map(ax, np.eye(3))
     np.testing.assert_array_equal(ax.images[0].get_array(), np.eye(3))
 
 
-def test_wrong_shape():
+def test_wrong_shape_raises():
     with pytest.raises(ValueError, match=r"`tokens` must.*\(6, 4\)"):
         influence_map(Mix(np.eye(6)), X[0])

@@ -1,4 +1,4 @@
-"""Maps, rollouts, spectra and residuals of every family are those of NumPy, and are drawn."""
+"""Test `look_inside`: maps, rollouts, spectra, residuals and plots of all model families."""
 
 import io
 import sys
@@ -55,7 +55,7 @@ def test_every_family(class_name):
     assert file.getvalue().startswith(b"\x89PNG")
 
 
-def test_one_call_draws_one_picture(tmp_path):
+def test_picture_is_saved(tmp_path):
     inside = look_inside(tiny("CSPViT"), picture=tmp_path / "inside.png")
     assert len(inside.maps) == 2
     assert (tmp_path / "inside.png").read_bytes().startswith(b"\x89PNG")
@@ -68,7 +68,7 @@ def map_of(layer, tokens=TOKENS):
     return found
 
 
-def test_permutations_are_counted_over_channels():
+def test_permutation_maps_are_averaged_over_channels():
     layer = layers.CSP(group_size=4, shift="unit")
     found = map_of(layer)
     assert found.kind == "permutation"
@@ -84,21 +84,21 @@ def test_attention_is_averaged_over_heads():
     assert_close(found.map, (scores / scores.sum(-1, keepdims=True)).mean(axis=(0, 1)))
 
 
-def test_attention_of_keras():
+def test_keras_attention():
     layer, inputs = keras.layers.MultiHeadAttention(2, 3), keras.Input(TOKENS.shape[1:])
     (found,) = mixing_maps(keras.Model(inputs, layer(inputs, inputs)), TOKENS)
     _, scores = layer(TOKENS, TOKENS, return_attention_scores=True)
     assert_close(found.map, to_numpy(scores).mean(axis=(0, 1)))
 
 
-def test_rivals_are_measured():
+def test_local_attention_is_measured():
     found = map_of(layers.LocalAttention(2, block_size=4))
     assert found.kind == "measured" and (found.map[:4, 4:] == 0).all() and found.map[0, 3] > 0
 
 
 @pytest.mark.parametrize("norm_first", [None, True, False])
-def test_permutations_within_blocks_are_exact(norm_first):
-    """Of stage 1: blocks of 4 in 16 tokens, which lie 4 apart."""
+def test_permutations_within_butterfly_blocks_are_exact(norm_first):
+    """Use stage 1: blocks of 4 among 16 tokens, 4 positions apart."""
     tokens = np.random.default_rng(0).normal(size=(2, 16, 6)).astype("float32")
     mixer = layers.CSP(shift="unit")
     block = mixer if norm_first is None else layers.MixerBlock(mixer, 8, norm_first=norm_first)
@@ -114,26 +114,26 @@ def test_permutations_within_blocks_are_exact(norm_first):
     assert_close(found.map, wanted)
 
 
-def test_what_a_butterfly_tells_and_what_is_measured():
+def test_kinds_of_butterfly_maps():
     model = tiny("ButterflyViT", mixer=["csp", "linear_attention"])
     kinds = [one.kind for one in mixing_maps(model, model.make_inputs(0, 2))]
     assert kinds == ["permutation", "measured"]
 
 
-def test_padding_takes_and_gives_nothing():
+def test_padding_has_no_influence():
     model = tiny("LRATransformer")
     tokens = np.ones((2, 12), "int32")
     mask = np.arange(12) < np.array([[5], [7]])
     found = mixing_maps(model, {"tokens": tokens, "mask": mask})[0]
-    real = found.mask.sum(axis=1)  # and a class token
+    real = found.mask.sum(axis=1)  # including the class token
     assert real.tolist() == [6, 8]
     np.testing.assert_allclose(found.map.sum(axis=1), np.arange(13) < 8, rtol=1e-6)
     assert not found.map[:, 8:].any()
 
 
 @pytest.mark.parametrize("mixer", ["damped_ema", "linear_attention"])
-def test_what_is_measured_is_of_real_tokens(mixer):
-    """A token that is real in one sample alone has the row which that sample has by itself."""
+def test_measured_maps_ignore_padding(mixer):
+    """The row of a token that is real in only one sample is that of this sample."""
     model = tiny("LRATransformer", mixer=mixer)
     tokens = np.ones((2, 12), "int32")
     mask = np.arange(12) < np.array([[3], [7]])
@@ -143,7 +143,7 @@ def test_what_is_measured_is_of_real_tokens(mixer):
     np.testing.assert_allclose(found.map[4:8].sum(), alone.map[4:8].sum(), rtol=0.5)
 
 
-def test_mega_attends_as_it_mixes():
+def test_mega_map_reproduces_attention():
     model = tiny("MEGA", chunk_size=None)
     inputs = model.make_inputs(0, 1)
     block = model.get_layer("block_0")
@@ -158,8 +158,8 @@ def test_mega_attends_as_it_mixes():
 
 
 @pytest.mark.parametrize("mode", ["paper", "release"])
-def test_graphs_are_sorted_after_their_means(mode):
-    """Two channels with a head each, of samples with six and eight nodes."""
+def test_maps_of_graph_slice_sort(mode):
+    """Use two heads of one channel each, and samples with six and eight nodes."""
     mixer = GraphSliceSort(2, mode=mode, order="descend")
     tokens, mask = TOKENS[..., :2], np.arange(8) < np.array([[6], [8]])
     bias = np.random.default_rng(1).normal(size=(2, 2, 8, 8)).astype("float32")
@@ -180,7 +180,7 @@ def test_graphs_are_sorted_after_their_means(mode):
         assert not found.map[nodes:].any() and not found.map[:, nodes:].any()
 
 
-def test_rollout_is_a_product_with_skips():
+def test_rollout_is_product_of_maps_with_skips():
     first, second = np.array([[1.0, 3.0], [0.0, 2.0]]), np.array([[0.0, -1.0], [0.0, 0.0]])
     one = np.array([[0.25, 0.75], [0.0, 1.0]]) / 2 + np.eye(2) / 2
     other = np.array([[0.0, 1.0], [0.0, 1.0]]) / 2 + np.eye(2) / 2  # an empty row keeps its token
@@ -189,7 +189,7 @@ def test_rollout_is_a_product_with_skips():
         rollout([])
 
 
-def test_spectra_and_residuals_are_of_the_features():
+def test_spectra_and_residuals_match_features():
     model = tiny("ViT")
     images = model.make_inputs(0, 2)
     inside = look_inside(model, images)
@@ -200,19 +200,19 @@ def test_spectra_and_residuals_are_of_the_features():
         assert_close(inside.residuals[index], shares.mean())
 
 
-def test_a_sample_of_padding_is_refused():
+def test_sample_without_real_tokens_raises():
     model = tiny("LRATransformer", pooling="mean")
     mask = np.arange(12) < np.array([[5], [0], [7]])
     with pytest.raises(ValueError, match="at least one real token per sample. .* in sample 1"):
         look_inside(model, {"tokens": np.ones((3, 12), "int32"), "mask": mask})
 
 
-def test_other_models_are_refused():
+def test_unsupported_model_raises():
     with pytest.raises(TypeError, match="`model` must be a model of the zoo.*Received: Sequential"):
         look_inside(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]))
 
 
-def test_a_picture_without_matplotlib_names_the_extra(monkeypatch):
+def test_picture_without_matplotlib_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"picture='inside.png' .*keras_permix\[train\]"):
         look_inside(tiny("ViT"), picture="inside.png")

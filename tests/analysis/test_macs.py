@@ -1,6 +1,6 @@
-"""Multiply-adds are those that one counts by hand; what has no rule is named, and never nothing.
+"""Test multiply-adds against counts by hand, and the report of layers without a rule.
 
-Those of the Dimension Mixer paper are in tests/zoo/test_mlp_mixer.py.
+Counts of the Dimension Mixer paper are tested in tests/zoo/test_mlp_mixer.py.
 """
 
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ IMAGE, PATCHES, EMBEDDING = 8 * 8 * 3, 16, 16 * (2 * 2 * 3) * 8
 
 
 def mlp(tokens):
-    """A norm, 8 to 12 with an activation, 12 to 8."""
+    """Count a norm, a dense layer from 8 to 12 with an activation, and one from 12 to 8."""
     return tokens * (8 + 8 * 12 + 12 + 12 * 8)
 
 
@@ -34,7 +34,7 @@ def head(features, normalized=True):
 def test_attention(pooling):
     tokens = PATCHES + (pooling == "cls")
     projections = tokens * 8 * (3 * 4) + tokens * 4 * 8
-    maps = 2 * tokens**2  # of two heads, each with 2 channels
+    maps = 2 * tokens**2  # two heads of 2 channels
     attention = projections + maps * 2 + maps + maps * 2
     wanted = IMAGE + EMBEDDING + 2 * (tokens * 8 + attention + mlp(tokens)) + head(8)
     model = ViT(**SIZES, mixer=dict(name="attention", num_heads=2, head_dim=2), pooling=pooling)
@@ -43,7 +43,7 @@ def test_attention(pooling):
 
 def test_simple_attention():
     projections = PATCHES * 8 * (3 * 4) + PATCHES * 4 * 8
-    products = 2 * (2 * 2) * PATCHES  # keys with values, in two heads of 2 channels
+    products = 2 * (2 * 2) * PATCHES  # keys by values, two heads of 2 channels
     wanted = IMAGE + EMBEDDING + head(8)
     wanted += 2 * (PATCHES * 8 + projections + 2 * products + mlp(PATCHES))
     mixer = dict(name="simple_attention", num_heads=2, head_dim=2)
@@ -60,7 +60,7 @@ def test_permutations_are_free():
 
 def test_attention_within_blocks():
     projections = PATCHES * 8 * (3 * 8) + PATCHES * 8 * 8
-    maps = 4 * 2 * 4**2  # of 4 blocks of 4 tokens, two heads
+    maps = 4 * 2 * 4**2  # 4 blocks of 4 tokens, two heads
     attention = projections + maps * 4 + maps + maps * 4
     wanted = IMAGE + EMBEDDING + head(PATCHES * 8, normalized=False)
     wanted += 2 * (PATCHES * 8 + attention + mlp(PATCHES))
@@ -70,58 +70,58 @@ def test_attention_within_blocks():
 
 
 def macs_of(layer):
-    """Those of a layer on 10 tokens of 4 channels, without those of the layers within it."""
+    """Count a layer on 10 tokens of 4 channels, without its sublayers."""
     inputs = keras.Input((10, 4))
     macs = count_macs(keras.Model(inputs, layer(inputs)), np.ones((1, 10, 4), "float32"))
     assert not macs.uncounted
     return sum(count for path, count in macs.by_layer.items() if path == layer.path)
 
 
-def test_rivals_of_attention():
-    queries = 2 * 10  # heads and tokens
-    # features elu(x) + 1 of queries and keys; keys by values, that by queries, and the sums
+def test_efficient_attention():
+    queries = 2 * 10  # 2 heads, 10 tokens
+    # Features elu(x) + 1 of queries and keys, keys by values, queries by these, and the sums.
     layer = layers.LinearAttention(2, head_dim=2)
     assert macs_of(layer) == queries * (2 + 2) + 2 * queries * 2 * 2 + queries * 2
-    # 3 directions of queries and of keys and their exponentials; the same with 3 features
+    # Projections of queries and keys to 3 directions, exponentials, and the same with 3 features.
     features = 2 * queries * 3 * 2 + 2 * queries * 3
     attended = 2 * queries * 3 * 2 + queries * 3
     assert macs_of(layers.PerformerAttention(2, features=3, head_dim=2)) == features + attended
-    # 5 mixtures of keys and of values, scores, softmax, means
+    # 5 mixtures of keys and of values, scores, softmax, and weighted sums.
     mixed = 2 * queries * 5 * 2
     attended = queries * 5 * 2 + queries * 5 + queries * 5 * 2
     layer = layers.LinformerAttention(2, head_dim=2, mixtures=5)
     assert macs_of(layer) == mixed + attended
-    # 3 blocks of 4 tokens, the last filled up; 2 blocks of 5
+    # 3 blocks of 4 tokens, the last one padded, and 2 blocks of 5.
     layer = layers.LocalAttention(2, 4, head_dim=2)
     assert macs_of(layer) == 3 * 2 * (4 * 4 * 2 + 4 * 4 + 4 * 4 * 2)
     layer = layers.ButterflyAttention(2, 5, head_dim=2, layer_index=1, num_layers=2)
     assert macs_of(layer) == 2 * 2 * (5 * 5 * 2 + 5 * 5 + 5 * 5 * 2)
 
 
-def test_a_soft_permutation():
-    # 2 channels are aligned to a third in 3 groups of 4 tokens, the last filled up
+def test_sinkhorn_csp():
+    # 2 channels are aligned with a third in 3 groups of 4 tokens, the last one padded.
     entries = 2 * 3 * 4 * 4
     layer = layers.SinkhornCSP(iterations=5, group_size=4, inner_dim=3, ragged=True)
     assert macs_of(layer) == entries + 5 * 2 * entries + entries
-    # 3 channels to the first of 4, all tokens in one group
+    # 3 channels are aligned with the first of 4, in one group of all tokens.
     assert macs_of(layers.SinkhornCSP(iterations=2, group_size=None)) == 3 * 10 * 10 * 6
 
 
-def test_a_fourier_transform():
+def test_fourier_transform():
     inputs = keras.Input((8, 4))
     macs = count_macs(keras.Model(inputs, layers.FourierMixer()(inputs)), np.ones((1, 8, 4)))
-    assert macs.total == 2 * 8 * 4 * (3 + 2)  # three halvings of 8, two of 4
+    assert macs.total == 2 * 8 * 4 * (3 + 2)  # log2(8) = 3 and log2(4) = 2 stages
 
 
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (dict(), 3 * 2),  # of 3 decays a state and an output
+        (dict(), 3 * 2),  # a state and an output for each of 3 decays
         (dict(bidirectional=True), 2 * 3 * 2),
-        (dict(truncation=4), 3 * 3),  # and a token that is left behind
+        (dict(truncation=4), 3 * 3),  # and the token that leaves the average
     ],
 )
-def test_a_moving_average(arguments, wanted):
+def test_damped_ema(arguments, wanted):
     per_value = wanted + 2  # the value itself, and the activation
     assert macs_of(layers.DampedEMA(3, **arguments)) == 10 * 4 * per_value
 
@@ -154,17 +154,17 @@ def test_mega(mixer, position_bias):
 def test_graphormer(mixer):
     model = tiny("Graphormer", mixer=mixer, num_layers=1)
     macs = count_macs(model)
-    nodes = macs.by_layer["head_norm"] // 8  # of a random graph, with the virtual one
+    nodes = macs.by_layer["head_norm"] // 8  # of a random graph, including the virtual node
     projections = (4 if mixer == "attention" else 2) * nodes * 8 * 8
-    maps = 2 * nodes**2  # of two heads with 4 channels
+    maps = 2 * nodes**2  # two heads of 4 channels
     attended = maps * 4 * (mixer == "attention") + maps + maps * 4
     block = nodes * 8 + projections + attended + nodes * (8 + 8 * 8 + 8 + 8 * 8)
     assert macs.total == block + nodes * 8 + 8 * 3 and not macs.uncounted
 
 
-# With a softmax fused into the products, whose heads Keras on JAX wants of one size, or apart.
+# With fused attention, which requires equal head sizes on JAX, and without it.
 @pytest.mark.parametrize(("value_dim", "dropout"), [(3, 0.0), (2, 0.5)])
-def test_attention_of_keras(value_dim, dropout):
+def test_keras_attention(value_dim, dropout):
     queries, keys = keras.Input((10, 4)), keras.Input((7, 5))
     attention = keras.layers.MultiHeadAttention(2, 3, value_dim=value_dim, dropout=dropout)
     model = keras.Model([queries, keys], attention(queries, keys))
@@ -173,7 +173,7 @@ def test_attention_of_keras(value_dim, dropout):
     assert macs.total == projections + 2 * 10 * 7 * (3 + 1 + value_dim) and not macs.uncounted
 
 
-def test_attention_of_keras_along_one_axis():
+def test_keras_attention_along_one_axis():
     maps = keras.Input((3, 5, 4))
     attention = keras.layers.MultiHeadAttention(2, 3, attention_axes=2)
     model = keras.Model(maps, attention(query=maps, value=maps))
@@ -181,22 +181,22 @@ def test_attention_of_keras_along_one_axis():
     assert macs.total == 3 * (4 * 5 * 4 * 6 + 2 * 5 * 5 * (3 + 1 + 3))
 
 
-def test_models_of_the_zoo_are_counted_whole():
+def test_zoo_models_are_fully_counted():
     for class_name in TINY:
         assert count_macs(tiny(class_name)).uncounted == {}, class_name
 
 
 @pytest.mark.parametrize("class_name", ["LRATransformer", "MEGA", "SimpleTRON"])
-def test_pairs_are_counted_whole(class_name):
+def test_pair_models_are_fully_counted(class_name):
     assert count_macs(tiny(class_name, pairs=True)).uncounted == {}
 
 
-def test_a_text_is_a_sample():
+def test_text_input():
     model = tiny("SimpleTRON")
     assert count_macs(model, ["a text"]) == count_macs(model, model.encode(["a text"]))
 
 
-def test_layers_are_told_apart():
+def test_counts_by_layer():
     macs = count_macs(tiny("ViT"))
     assert sum(macs.by_layer.values()) == macs.total
     assert macs.by_layer["patch_embedding/projection"] == EMBEDDING
@@ -205,19 +205,19 @@ def test_layers_are_told_apart():
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_layers_with_quantized_weights_are_counted():
+def test_quantized_layers():
     model = keras.Sequential([keras.Input((5,)), Dense(4, "relu"), keras.layers.Dense(3)])
     model.quantize("int8")
     assert count_macs(model, np.ones((1, 5), "float32")).total == 5 * 4 + 4 + 4 * 3
 
 
-def test_a_layer_that_is_called_twice_counts_twice():
+def test_shared_layer_counts_twice():
     inputs, dense = keras.Input((5,)), keras.layers.Dense(5, "relu")
     model = keras.Model(inputs, keras.Sequential([dense])(dense(inputs)))
     assert count_macs(model, np.ones((1, 5))).total == 2 * (5 * 5 + 5)
 
 
-def test_what_has_no_rule_is_named():
+def test_layers_without_rule_are_reported():
     inputs = keras.Input((4, 4, 3))
     layer = keras.layers.ActivityRegularization
     x = layer()(layer()(inputs))
@@ -232,7 +232,7 @@ def test_what_has_no_rule_is_named():
     assert more.uncounted == {"Matmul": 1}
 
 
-def test_a_class_of_ones_own_is_not_taken_for_its_base():
+def test_subclass_does_not_inherit_rule():
     class Doubled(keras.layers.Dense):
         def call(self, inputs):
             return super().call(super().call(inputs))
@@ -241,7 +241,7 @@ def test_a_class_of_ones_own_is_not_taken_for_its_base():
     assert count_macs(model, np.ones((1, 5))) == (0, {}, {"Doubled": 1})
 
 
-def test_layers_are_left_as_they_were():
+def test_layers_are_restored():
     model = tiny("ViT")
     before = [dict(vars(layer)) for layer in model._flatten_layers()]
     count_macs(model)
@@ -253,7 +253,7 @@ def test_layers_are_left_as_they_were():
 
 
 @pytest.mark.parametrize("inputs", [None, np.ones((2, 5)), {}])
-def test_wrong_inputs_are_named(inputs):
+def test_wrong_inputs_raise(inputs):
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(5)])
     with pytest.raises(ValueError, match="(?s)`inputs` must be a batch of one.*Received: inputs"):
         count_macs(model, inputs)
@@ -272,22 +272,22 @@ def test_wrong_inputs_are_named(inputs):
         (keras.layers.GlobalMaxPooling2D(), 0),
     ],
 )
-def test_convolutions_and_poolings(layer, products):
+def test_convolutions_and_pooling(layer, products):
     inputs = keras.Input((8, 8, 4))
     macs = count_macs(keras.Model(inputs, layer(inputs)), np.ones((1, 8, 8, 4), "float32"))
     assert (macs.total, macs.uncounted) == (products, {})
 
 
 @pytest.mark.parametrize("model_name", ["MobileNetV2", "ConvNeXtTiny"])
-def test_models_of_keras_are_counted_whole(model_name):
+def test_keras_applications_are_fully_counted(model_name):
     make = getattr(keras.applications, model_name)
     model = make(weights=None, input_shape=(32, 32, 3), classes=3)
     macs = count_macs(model, np.ones((1, 32, 32, 3), "float32"))
     assert macs.total and macs.uncounted == {}
 
 
-@pytest.mark.skipif(not find_spec("keras_hub"), reason="KerasHub is absent")
-def test_a_vit_of_keras_hub_is_counted_whole():
+@pytest.mark.skipif(not find_spec("keras_hub"), reason="requires KerasHub")
+def test_keras_hub_vit_is_fully_counted():
     from keras_hub.models import ViTBackbone
 
     sizes = dict(patch_size=2, num_layers=2, num_heads=2, hidden_dim=8, mlp_dim=12)

@@ -1,4 +1,4 @@
-"""Permutation maps against the golden ones, and as permutations."""
+"""Test permutation maps against golden values and layer outputs."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "analysis.npz")
 
 
 def identity_csp():
-    """The CSP layer of the golden file: values are the tokens themselves."""
+    """Return the CSP layer of the golden file, with an identity as value projection."""
     layer = CSP(int(GOLDEN["G"]), GOLDEN["shifts"], use_output_projection=False)
     layer.build((None, *GOLDEN["X"].shape))
     layer.value_dense.kernel.assign(np.eye(GOLDEN["X"].shape[1]))
     return layer
 
 
-def test_maps_are_the_golden_ones():
+def test_maps_match_golden():
     tokens = GOLDEN["X"][None].astype("float32")
     np.testing.assert_array_equal(
         permutation_maps(identity_csp(), tokens)[0], GOLDEN["attention_maps"]
@@ -40,7 +40,7 @@ def test_maps_of_chosen_channels(channels, chosen):
 
 
 @pytest.mark.parametrize("order", ["ascend", "interleave", "max_exchange"])
-def test_maps_do_what_the_layer_does(order):
+def test_maps_reproduce_layer_outputs(order):
     tokens = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
     layer = SliceSort(order, num_layers=2, use_output_projection=False)
     layer.build(tokens.shape)
@@ -50,7 +50,7 @@ def test_maps_do_what_the_layer_does(order):
     np.testing.assert_array_equal(mixed, keras.ops.convert_to_numpy(layer(tokens)))
 
 
-def test_values_may_be_the_tokens():
+def test_maps_without_value_projection():
     tokens = GOLDEN["X"][None].astype("float32")
     layer = CSP(
         int(GOLDEN["G"]), GOLDEN["shifts"], use_value_projection=False, use_output_projection=False
@@ -60,7 +60,7 @@ def test_values_may_be_the_tokens():
 
 
 @pytest.mark.parametrize("layer", [keras.layers.Dense(3), CausalCSP(), SinkhornCSP()])
-def test_a_layer_that_does_not_permute_is_refused(layer):
+def test_unsupported_layer_raises(layer):
     tokens = np.zeros((1, 2, 3), "float32")
     layer.build(tokens.shape)
     name = type(layer).__name__
@@ -68,12 +68,12 @@ def test_a_layer_that_does_not_permute_is_refused(layer):
         permutation_maps(layer, tokens)
 
 
-def test_a_layer_that_is_not_built_is_refused():
+def test_unbuilt_layer_raises():
     with pytest.raises(TypeError, match="`layer` must be .* Received: layer=CSP, not built"):
         permutation_maps(CSP(), np.zeros((1, 2, 3), "float32"))
 
 
-def test_plot_has_a_dot_for_every_token():
+def test_plot_has_one_dot_per_token():
     axes = Figure().subplots(1, 4)
     plot_permutation_maps(axes, GOLDEN["attention_maps"])
     for ax, matrix in zip(axes, GOLDEN["attention_maps"], strict=True):

@@ -1,4 +1,4 @@
-"""Residuals, norms, spectra and the bound of Theorem 1, against golden numbers and by hand."""
+"""Test residuals, norms, spectra and the bound of Theorem 1."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ TOKENS = RNG.normal(size=(3, 12, 6)).astype("float32")
 
 
 def csp_stack(num_layers=5, **arguments):
-    """Tokens before and after every layer of a stack of bare CSP, and its kernels."""
+    """Return the tokens before and after each layer of a stack of CSP, and its kernels."""
     token_maps, kernels = [TOKENS], []
     for _ in range(num_layers):
         layer = CSP(use_output_projection=False, **arguments)
@@ -33,7 +33,7 @@ def csp_stack(num_layers=5, **arguments):
 
 
 @pytest.mark.parametrize("estimator", ["mean", "median"])
-def test_residual_is_the_golden_one(estimator):
+def test_residual_matches_golden(estimator):
     residual = rank_residual(X, estimator)
     assert_close(residual[0], GOLDEN[f"residual_{estimator}"], "float64", "analysis")
     norm = GOLDEN[f"residual_norm_{estimator}"]
@@ -41,22 +41,22 @@ def test_residual_is_the_golden_one(estimator):
 
 
 @pytest.mark.parametrize("kind", ["1", "inf", "1inf"])
-def test_norm_is_the_golden_one(kind):
+def test_norm_matches_golden(kind):
     assert_close(token_norm(X, kind)[0], GOLDEN[f"norm_{kind}"], "float64", "analysis")
 
 
-def test_spectrum_is_the_golden_one():
+def test_spectrum_matches_golden():
     assert_close(singular_spectrum(X)[0], GOLDEN["spectrum"], "float64", "analysis")
 
 
-def test_residual_is_zero_where_tokens_are_alike():
-    alike = np.ones((2, 5, 1)) * RNG.normal(size=(2, 1, 3))
-    assert_close(rank_residual(alike), np.zeros((2, 5, 3)), "float64", "analysis")
-    assert_close(rank_residual(TOKENS + alike[0, 0, 0]), rank_residual(TOKENS))
+def test_residual_of_equal_tokens_is_zero():
+    equal = np.ones((2, 5, 1)) * RNG.normal(size=(2, 1, 3))
+    assert_close(rank_residual(equal), np.zeros((2, 5, 3)), "float64", "analysis")
+    assert_close(rank_residual(TOKENS + equal[0, 0, 0]), rank_residual(TOKENS))
 
 
 @pytest.mark.parametrize("group_size", [1, 2, None])
-def test_theorem_1_holds_for_a_stack_of_csp(group_size):
+def test_bound_holds_for_csp_stack(group_size):
     token_maps, kernels = csp_stack(group_size=group_size)
     bounds = residual_bound(token_maps[0], kernels)
     norms = np.array([token_norm(rank_residual(tokens)) for tokens in token_maps])
@@ -65,7 +65,7 @@ def test_theorem_1_holds_for_a_stack_of_csp(group_size):
     assert (norms[1:] < bounds[1:]).all()
 
 
-def test_bound_is_that_of_the_theorem():
+def test_bound_matches_theorem():
     one_column = np.outer(np.ones(6), np.eye(6)[0])  # its 1-norm is 6, its ∞-norm 1
     kernels = [2 * np.eye(6), one_column, np.eye(6)]
     start = token_norm(rank_residual(TOKENS, "median"))
@@ -75,7 +75,7 @@ def test_bound_is_that_of_the_theorem():
         assert_close(bounds[layers], factor * start, "float64", "analysis")
 
 
-def test_plots_show_means_of_the_batch():
+def test_plots_show_batch_means():
     token_maps, kernels = csp_stack()
     residuals, bound, spectrum = Figure().subplots(1, 3)
     plot_rank_residual(residuals, token_maps, label="csp")
@@ -103,6 +103,6 @@ def test_plots_show_means_of_the_batch():
         (lambda: residual_bound(X, [np.eye(3)]), r"kernel.shape=\(3, 3\), channels=4"),
     ],
 )
-def test_wrong_argument_is_named(call, message):
+def test_wrong_argument_raises(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Maps of SimpleAttention against the quadratic form in NumPy."""
+"""Test maps of `SimpleAttention` against the quadratic form in NumPy."""
 
 import keras
 import numpy as np
@@ -20,11 +20,11 @@ def make(**arguments):
     return layer
 
 
-@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
 @pytest.mark.parametrize(
     "arguments", [dict(), dict(scale="valid", causal=True), dict(scale=None)], ids=str
 )
-def test_maps_are_those_of_the_quadratic_form(arguments, mask):
+def test_maps_match_quadratic_form(arguments, mask):
     layer = make(**arguments)
     maps = simple_attention_maps(layer, X, mask)
     query, key, value = np.split(to_numpy(layer.qkv_dense(X)), 3, axis=-1)
@@ -44,13 +44,13 @@ def test_maps_of_chosen_heads(heads, chosen):
 
 
 @pytest.mark.parametrize("layer", [keras.layers.Dense(3), SoftmaxAttention(2)])
-def test_another_layer_is_refused(layer):
+def test_unsupported_layer_raises(layer):
     kind = type(layer).__name__
     with pytest.raises(TypeError, match=f"`layer` must be .* Received: layer={kind}"):
         simple_attention_maps(layer, X)
 
 
-def test_plot_shows_the_maps_on_one_scale():
+def test_plot_shows_maps_on_one_scale():
     maps = simple_attention_maps(make(), X)[0]
     axes = Figure().subplots(1, 4)
     plot_attention_maps(axes, maps)

@@ -1,4 +1,4 @@
-"""A swap is reported in weights and multiply-adds, counted by hand."""
+"""Test swap reports against parameters and multiply-adds counted by hand."""
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ from keras_permix.analysis import swap_report
 pytestmark = pytest.mark.once
 
 
-def test_own_model():
+def test_custom_model():
     tokens = keras.Input((8, 6))
     attended = keras.layers.MultiHeadAttention(2, 3)(tokens, tokens)
     model = keras.Model(tokens, keras.layers.ActivityRegularization()(attended))

@@ -1,4 +1,4 @@
-"""`permix bench` measures what it says, writes it down, and refuses what is wrong."""
+"""Test `permix bench`: measurements, output files and errors."""
 
 import contextlib
 import csv
@@ -35,6 +35,7 @@ def read(path):
 
 @pytest.fixture
 def small(monkeypatch):
+    """Reduce all benchmarks to small shapes and models."""
     small = {name: case._replace(shapes=((2, 8, 4),)) for name, case in bench_ops.CASES.items()}
     monkeypatch.setattr(bench_ops, "CASES", small)
     monkeypatch.setattr(bench_layers, "CASES", {"2x8": (2, 8, 64), "2x16": (2, 16, 64)})
@@ -53,7 +54,7 @@ def small(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def allocator(monkeypatch):
-    """The calls that would change the allocator of this process for good."""
+    """Record calls that would change the allocator of this process permanently."""
     calls = []
     monkeypatch.setattr(
         "keras_permix.utils.machine.keep_freed_memory", lambda: calls.append("kept")
@@ -62,7 +63,7 @@ def allocator(monkeypatch):
 
 
 def bench(what, path, *arguments):
-    """Run it for a moment, check what every file holds, and return its rows."""
+    """Run a short benchmark, check values common to all files, and return the rows."""
     assert main(["bench", what, "--repeats", "1", "--out", str(path), *arguments]) == 0
     rows = read(path)
     assert {row["backend"] for row in rows} == {keras.config.backend()}
@@ -74,15 +75,15 @@ def bench(what, path, *arguments):
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.once)])
-def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
+def test_ops_are_compared_with_baselines(dtype, small, tmp_path, capsys):
     rows = bench("ops", tmp_path / "new" / "ops.csv", "--dtype", dtype)
     assert {row["dtype"] for row in rows} == {dtype}
     here = [case for case in bench_ops.CASES if case not in bench_ops.OF_ACCELERATORS]
     assert [row["case"] for row in rows] == here
     assert {(row["chip"], row["driver"]) for row in rows} == {("", "")}
     assert {row["commit"][:40] for row in rows} == {(current_commit() or "")[:40]}
-    for rival in ("attention", "linear_attention", "fourier"):
-        assert all(row[f"vs_{rival}"] for row in rows)
+    for baseline in ("attention", "linear_attention", "fourier"):
+        assert all(row[f"vs_{baseline}"] for row in rows)
     assert [row["case"] for row in rows if row["vs_sort"]] == ["full sort"]
     masked = [row for row in rows if row["vs_unmasked"]]
     assert [row["case"] for row in masked] == [c for c in bench_ops.CASES if "masked" in c]
@@ -90,7 +91,7 @@ def test_operators_and_their_rivals(dtype, small, tmp_path, capsys):
     assert "is done" in capsys.readouterr().err
 
 
-def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypatch, capsys):
+def test_accelerator_reports_chip_and_runs_huge_cases(small, tmp_path, monkeypatch, capsys):
     device = running.module("runtime")
     monkeypatch.setattr(device, "chip", lambda number=0: "NVIDIA H100")
     monkeypatch.setattr("keras_permix.bench.timing.accelerator", lambda: 0)
@@ -108,19 +109,19 @@ def test_an_accelerator_is_named_and_has_huge_tensors(small, tmp_path, monkeypat
     assert "NVIDIA H100\n" in capsys.readouterr().out
 
 
-def test_a_cpu_beside_an_accelerator_has_no_chip(small, tmp_path, monkeypatch):
+def test_cpu_device_reports_no_chip(small, tmp_path, monkeypatch):
     monkeypatch.setattr(running.module("runtime"), "chip", lambda number=0: "NVIDIA H100")
     rows = bench("ops", tmp_path / "ops.csv", "--device", "cpu:0", "--cases", "channel shift")
     assert {(row["chip"], row["driver"]) for row in rows} == {("", "")}
 
 
-def test_huge_tensors_are_of_a_gigabyte():
+def test_huge_tensors_take_a_gigabyte():
     shapes = [shape for name in bench_ops.OF_ACCELERATORS for shape in bench_ops.CASES[name].shapes]
     assert min(2 * np.prod(shape) for shape in shapes) >= 2**30  # in 16 bits
 
 
-def test_products_are_compared_exactly(small, monkeypatch):
-    """Where float32 is TF32 or bfloat16 by default, two ways to compute are 1e-3 apart."""
+def test_reference_is_compared_in_full_precision(small, monkeypatch):
+    """With TF32 or bfloat16 products, correct results may differ by 1e-3."""
     exact, within = running.module("runtime").full_precision, []
 
     @contextlib.contextmanager
@@ -139,7 +140,7 @@ def test_products_are_compared_exactly(small, monkeypatch):
 
 
 def precision():
-    """What the backend makes products of float32 of: "highest" is float32."""
+    """Return the precision of float32 products; "highest" is float32."""
     if keras.config.backend() == "jax":
         import jax
 
@@ -154,42 +155,42 @@ def precision():
     return "tf32" if short else "highest"
 
 
-@pytest.mark.skipif(keras.config.backend() != "torch", reason="events of PyTorch")
-def test_a_gpu_is_timed_by_its_events(monkeypatch):
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="uses CUDA events of PyTorch")
+def test_gpu_is_timed_with_cuda_events(monkeypatch):
     import torch
 
-    told = []
+    calls = []
 
     class Event:
         def __init__(self, enable_timing):
             assert enable_timing
-            told.append("made")
+            calls.append("made")
 
         def record(self):
-            told.append("recorded")
+            calls.append("recorded")
 
         def synchronize(self):
-            told.append("waited")
+            calls.append("waited")
 
         def elapsed_time(self, end):
-            assert told[-1] == "waited" and end is not self
+            assert calls[-1] == "waited" and end is not self
             return 1500.0
 
     chip = torch.device("cuda:1")
     monkeypatch.setattr(keras.ops, "zeros", lambda shape: SimpleNamespace(device=chip))
     monkeypatch.setattr(
-        torch.cuda, "device", lambda on: told.append(on) or contextlib.nullcontext()
+        torch.cuda, "device", lambda on: calls.append(on) or contextlib.nullcontext()
     )
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    assert running.module("runtime").seconds(lambda: told.append("called")) == 1.5
-    assert told == [chip, "made", "made", "recorded", "called", "recorded", "waited"]
+    assert running.module("runtime").seconds(lambda: calls.append("called")) == 1.5
+    assert calls == [chip, "made", "made", "recorded", "called", "recorded", "waited"]
 
 
 def test_layers_and_attention_in_short_cases_only(small, tmp_path):
     rows = bench("layers", tmp_path / "layers.csv", "--dtype", "bfloat16")
     short, long = ({r["layer"] for r in rows if r["tokens"] == n} for n in ("8", "16"))
-    rivals = {"MultiHeadAttention", "SoftmaxAttention"}
-    assert short - long == rivals | {"2 projections", "4 projections", "attention in blocks"}
+    attention = {"MultiHeadAttention", "SoftmaxAttention"}
+    assert short - long == attention | {"2 projections", "4 projections", "attention in blocks"}
 
 
 def test_models(small, tmp_path):
@@ -219,21 +220,21 @@ def test_models_against_other_packages(small, tmp_path):
     assert {(row["case"], row["tokens"], row["vs_attention_macs"]) for row in others} == {
         ("tiny", "4", "1.0")
     }
-    for row in others:  # A bias more or less, and no class token.
+    for row in others:  # Biases differ, and there is no class token.
         assert int(row["parameters"]) == pytest.approx(int(rows[0]["parameters"]), rel=0.1)
     if sys.platform == "linux":
         assert min(float(row[f"{what}_mb"]) for row in rows for what in ("load", "step")) >= 0
 
 
-@pytest.mark.skipif(keras.config.backend() == "torch", reason="has them")
-def test_peers_of_pytorch_are_refused_elsewhere(small, capsys):
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch supports these peers")
+def test_pytorch_peers_are_rejected_on_other_backends(small, capsys):
     assert main(["bench", "models", "--against", "timm"]) == 2
     assert "`--against` is only for `permix bench models`" in capsys.readouterr().err
 
 
 @pytest.fixture
 def short(monkeypatch):
-    """Texts of eight tokens, and two mixers."""
+    """Reduce the Long Range Arena to texts of eight tokens and two mixers."""
     monkeypatch.setattr(bench_lra, "CASES", {"8": 8})
     monkeypatch.setattr(bench_lra, "TEXT", dict(hidden_dim=8, num_layers=1, mlp_dim=8))
     mixers = {name: bench_lra.mixers()[name] for name in ("attention", "csp")}
@@ -253,7 +254,7 @@ def test_long_texts(short, tmp_path):
     assert path.with_suffix(".png").is_file()
 
 
-def test_nothing_is_drawn_without_matplotlib(short, tmp_path, monkeypatch, capsys):
+def test_plot_is_skipped_without_matplotlib(short, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("keras_permix.cli.bench.find_spec", lambda name: None)
     path = tmp_path / "lra.csv"
     assert main(["bench", "lra", "--repeats", "1", "--batch-size", "3", "--out", str(path)]) == 0
@@ -261,7 +262,7 @@ def test_nothing_is_drawn_without_matplotlib(short, tmp_path, monkeypatch, capsy
     assert "lra.png is not written: matplotlib is not installed." in capsys.readouterr().err
 
 
-def test_blocks_divide_long_texts():
+def test_text_lengths_are_multiples_of_block():
     assert all(length % bench_lra.BLOCK == 0 for length in bench_lra.CASES.values())
 
 
@@ -276,7 +277,7 @@ def test_long_texts_of_every_mixer(name, monkeypatch):
     assert row["mixer"] == name and row["train_steps_per_s"] > 0
 
 
-def test_long_texts_that_do_not_fit_or_do_not_learn(short, tmp_path, monkeypatch, capsys):
+def test_long_texts_out_of_memory_or_not_learning(short, tmp_path, monkeypatch, capsys):
     path, make = tmp_path / "lra.csv", bench_lra.make
 
     def made(name, arguments, batch):
@@ -289,11 +290,11 @@ def test_long_texts_that_do_not_fit_or_do_not_learn(short, tmp_path, monkeypatch
     assert main(["bench", "lra", "--repeats", "1", "--out", str(path)]) == 2
     error = capsys.readouterr().err
     assert "must be finite and fall before it is timed. Received: losses=[1.0," in error
-    (row,) = read(path)  # What was measured before the error is kept.
+    (row,) = read(path)  # Rows measured before the error are kept.
     assert (row["mixer"], row["train_steps_per_s"], row["batch"]) == ("attention", "OOM", "4")
 
 
-def test_a_case_that_does_not_fit_is_left_out(small, tmp_path, monkeypatch, capsys):
+def test_case_out_of_memory_is_skipped(small, tmp_path, monkeypatch, capsys):
     right = bench_ops._functions
 
     def too_large(case, x):
@@ -310,7 +311,7 @@ def test_a_case_that_does_not_fit_is_left_out(small, tmp_path, monkeypatch, caps
 
 
 @pytest.mark.parametrize(("arguments", "kept"), [([], ["kept"]), (["--plain"], [])])
-def test_the_allocator_is_left_alone_if_asked(arguments, kept, small, tmp_path, allocator):
+def test_the_allocator_is_unchanged_with_plain_option(arguments, kept, small, tmp_path, allocator):
     rows = bench("ops", tmp_path / "ops.csv", "--cases", "channel shift", *arguments)
     assert allocator == kept
     assert {row["freed_memory"] for row in rows} == {"".join(kept)}
@@ -338,7 +339,7 @@ def test_errors(arguments, capsys):
 
 
 @pytest.mark.once
-def test_a_file_of_results_is_replaced(tmp_path):
+def test_old_results_are_overwritten(tmp_path):
     columns = ["case", "function", "milliseconds", "commit"]
     for content in ("", "case,function,milliseconds\n1,2,3\n", "milliseconds,case"):
         (tmp_path / "old.csv").write_text(content)
@@ -351,7 +352,7 @@ def test_a_file_of_results_is_replaced(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", ["mine.csv", "mine.png"])
-def test_a_file_of_others_stays(name, tmp_path, capsys):
+def test_unrelated_files_are_not_overwritten(name, tmp_path, capsys):
     (tmp_path / name).write_text("mine")
     assert main(["bench", "ops", "--out", str(tmp_path / "mine.csv")]) == 2
     assert re.search(r"`--out` must be a new file.* Received: .*mine", capsys.readouterr().err)
@@ -359,13 +360,13 @@ def test_a_file_of_others_stays(name, tmp_path, capsys):
 
 
 @pytest.mark.once
-def test_a_drawing_does_not_take_the_place_of_its_numbers(tmp_path, capsys):
+def test_out_must_be_csv_file(tmp_path, capsys):
     assert main(["bench", "ops", "--out", str(tmp_path / "mine.PNG")]) == 2
     assert "`--out` must be a CSV file; the plot is" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_runners_give_gradients_of_a_layer():
+def test_runners_return_layer_gradients():
     layer = keras.layers.Dense(3)
     x = np.random.default_rng(0).normal(size=(4, 2)).astype("float32")
     layer.build(x.shape)
@@ -378,14 +379,14 @@ def test_runners_give_gradients_of_a_layer():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-def test_peak_memory_is_that_of_the_call():
+def test_peak_memory_of_call():
     if (peak := peak_megabytes(lambda: np.ones(25_000_000, "float32").sum())) is None:
         pytest.skip("only Linux counts the peak of resident memory")
     assert 95 < peak < 130
 
 
-def test_peak_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
-    """Of that on which tensors are made: the second of two here."""
+def test_peak_memory_is_read_from_default_device(monkeypatch):
+    """Create tensors on the second of two devices."""
     device, on = running.module("runtime"), []
 
     def peak_bytes(call, number):
@@ -402,7 +403,7 @@ def test_peak_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
 @pytest.mark.parametrize(
     ("device", "number"),
     [
-        ("cuda:1", 1),  # PyTorch, and JAX
+        ("cuda:1", 1),  # PyTorch and JAX
         ("/job:localhost/replica:0/task:0/device:GPU:0", 0),
         ("TPU_2(process=0,(0,1,0,0))", 2),
         ("rocm:3", 3),
@@ -411,14 +412,14 @@ def test_peak_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
         ("TFRT_CPU_0", None),
     ],
 )
-def test_which_accelerator_tensors_are_made_on(device, number, monkeypatch):
+def test_accelerator_returns_device_number(device, number, monkeypatch):
     monkeypatch.setattr(keras.ops, "zeros", lambda shape: SimpleNamespace(device=device))
     assert accelerator() == number
 
 
 @pytest.mark.skipif(keras.config.backend() != "torch", reason="counted by PyTorch")
-def test_peak_of_a_gpu_is_above_what_was_held(monkeypatch):
-    held = {"now": 70, "peak": 900}  # before the call, of a call before
+def test_torch_gpu_peak_excludes_held_memory(monkeypatch):
+    held = {"now": 70, "peak": 900}  # before the call; an earlier call set the peak
 
     def call():
         held.update(peak=max(held["peak"], held["now"] + 40))
@@ -431,9 +432,9 @@ def test_peak_of_a_gpu_is_above_what_was_held(monkeypatch):
 
 
 @pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="counted by TensorFlow")
-def test_peak_of_a_gpu_is_what_tensorflow_counts(monkeypatch):
+def test_tensorflow_gpu_peak_excludes_held_memory(monkeypatch):
     of = "tensorflow.config.experimental"
-    held = {"current": 70, "peak": 900}  # before the call, of a call before
+    held = {"current": 70, "peak": 900}  # before the call; an earlier call set the peak
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [kind])
     monkeypatch.setattr(f"{of}.reset_memory_stats", lambda device: held.update(peak=70))
     monkeypatch.setattr(f"{of}.get_memory_info", lambda device: dict(held))
@@ -443,7 +444,7 @@ def test_peak_of_a_gpu_is_what_tensorflow_counts(monkeypatch):
 
 @pytest.mark.once
 @pytest.mark.parametrize("case", bench_models.CASES)
-def test_contenders_of_a_case_are_of_one_kind(case):
+def test_contenders_share_task_and_output_shape(case):
     contenders, shared, _ = bench_models.CASES[case]
     models = [zoo.MODELS[name](**{**shared, **own}) for name, own in contenders.values()]
     assert len({(model.task, model.output_shape) for model in models}) == 1

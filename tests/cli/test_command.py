@@ -1,4 +1,4 @@
-"""`permix` answers at once where it can, and says in one line what is wrong."""
+"""Test the `permix` command: startup without Keras, help, output streams and errors."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ from tests.harness.processes import environment
 SCRIPT = """
 import atexit, signal, sys, time
 
-# A process that is started in the background, as tests may be, ignores Ctrl-C.
+# Processes started in the background, as tests may be, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def report():
@@ -62,7 +62,7 @@ def test_tables_are_drawn_only_on_a_terminal(is_terminal, monkeypatch):
 
 @pytest.fixture
 def permix(tmp_path):
-    """Start the command in a process of its own."""
+    """Return a function that starts the command in a separate process."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
 
@@ -80,7 +80,7 @@ def permix(tmp_path):
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["--help"], "COMMAND"),
         (["train", "--help"], "--smoke"),
@@ -90,26 +90,26 @@ def permix(tmp_path):
         (["backend"], "Keras starts with abacus, which is not installed (installed: "),
     ],
 )
-def test_answers_without_keras(permix, arguments, said):
+def test_commands_run_without_keras(permix, arguments, expected):
     process = permix(*arguments, KERAS_BACKEND="abacus")
     output, error = process.communicate()
     assert (process.returncode, error) == (0, "")
-    assert said in output
+    assert expected in output
 
 
 @pytest.mark.once
-def test_help_tells_the_defaults_that_say_something(capsys):
+def test_help_shows_only_informative_defaults(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["train", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "threads that prepare batches (default: 1)" in said
-    assert "folder of the run (default: runs/PRESET) --" in said
-    assert "start from the weights of a preset --" in said
-    assert not re.search(r"default: (None|False|\[\])", said)
+    output = " ".join(capsys.readouterr().out.split())
+    assert "threads that prepare batches (default: 1)" in output
+    assert "folder of the run (default: runs/PRESET) --" in output
+    assert "start from the weights of a preset --" in output
+    assert not re.search(r"default: (None|False|\[\])", output)
 
 
 @pytest.mark.once
-def test_list_says_what_the_presets_say(capsys):
+def test_list_matches_preset_info(capsys):
     assert main(["list"]) == 0
     rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()[2:]}
     presets = zoo.list_presets()
@@ -121,7 +121,7 @@ def test_list_says_what_the_presets_say(capsys):
 
 
 @pytest.mark.once
-def test_a_backend_that_is_not_there(permix):
+def test_unknown_backend_exits_with_error(permix):
     process = permix("info", "cspvit/test", KERAS_BACKEND="abacus")
     output, error = process.communicate()
     assert (process.returncode, output) == (2, "")
@@ -132,7 +132,7 @@ def test_a_backend_that_is_not_there(permix):
 
 @pytest.mark.once
 @pytest.mark.parametrize(("argument", "codes"), [("list", {141}), ("--help", {0, 141})])
-def test_a_reader_that_has_read_enough(permix, argument, codes):
+def test_closed_pipe_prints_no_error(permix, argument, codes):
     process = permix(argument)
     process.stdout.close()
     assert process.stderr.read() == ""
@@ -141,7 +141,7 @@ def test_a_reader_that_has_read_enough(permix, argument, codes):
 
 @pytest.mark.once
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
-def test_a_disk_that_is_full(permix):
+def test_full_disk_exits_with_error(permix):
     with open("/dev/full", "w") as full:
         process = permix("list", stdout=full)
         error = process.stderr.read()
@@ -151,8 +151,8 @@ def test_a_disk_that_is_full(permix):
 
 @pytest.mark.once
 @pytest.mark.parametrize("arguments", [["list"], ["--help"], ["predict", "cspvit/test", "{image}"]])
-def test_an_output_that_is_closed(arguments):
-    """As of a daemon: nobody reads it, and nothing is lost for that."""
+def test_closed_output_is_ignored(arguments):
+    """Daemons run commands with closed outputs."""
     image = ROOT / "examples" / "images" / "cat.png"
     words = [word.format(image=image) for word in arguments]
     command = [sys.executable, "-m", "permix", *words]
@@ -163,7 +163,7 @@ def test_an_output_that_is_closed(arguments):
 
 
 @pytest.mark.once
-def test_no_file_takes_the_number_of_a_closed_output(tmp_path):
+def test_files_do_not_reuse_closed_descriptors(tmp_path):
     script = (
         "from keras_permix import cli; cli._open_what_is_closed(); import os\n"
         "file = open('mine', 'w'); os.write(2, b'a library'); file.write(str(file.fileno() > 2))"
@@ -174,7 +174,7 @@ def test_no_file_takes_the_number_of_a_closed_output(tmp_path):
 
 
 @pytest.mark.once
-def test_a_command_that_is_stopped(permix):
+def test_interrupt_exits_with_code_130(permix):
     process = permix("wait")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
@@ -183,28 +183,28 @@ def test_a_command_that_is_stopped(permix):
 
 
 class Panic(BaseException):
-    """As Rust's panics reach Python."""
+    """Imitate a Rust panic, which reaches Python as a `BaseException`."""
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("kind", [Panic, KeyError, TypeError])
-def test_a_bug_is_one_line(kind, monkeypatch, capsys):
+def test_bug_prints_one_line(kind, monkeypatch, capsys):
     def fail(arguments):
         raise kind("of ours")
 
     monkeypatch.setattr("keras_permix.cli.list.run", fail)
-    said = (
+    expected = (
         f"permix: error: {kind.__name__}: {kind('of ours')} (this is a bug, run with --traceback)"
     )
     assert main(["list"]) == 2
-    assert capsys.readouterr().err == f"{said}\n"
+    assert capsys.readouterr().err == f"{expected}\n"
     assert main(["list", "--traceback"]) == 2
     *shown, last = capsys.readouterr().err.splitlines()
-    assert last == said and shown[0] == "Traceback (most recent call last):"
+    assert last == expected and shown[0] == "Traceback (most recent call last):"
 
 
 def error_of(arguments, capsys):
-    """The one line that a wrong command ends with."""
+    """Run a command that must fail. Returns the error, which is one line."""
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("permix: error: ") and error.count("\n") == 1
@@ -220,7 +220,7 @@ def error_of(arguments, capsys):
         (["train", "slicevit/dogs_and_cats"], "slicevit/dogs_vs_cats"),
     ],
 )
-def test_the_nearest_name_is_named(arguments, name, capsys):
+def test_unknown_name_suggests_nearest_name(arguments, name, capsys):
     assert f"Did you mean {name}? Received: {arguments[1]!r}" in error_of(arguments, capsys)
 
 
@@ -233,7 +233,7 @@ def test_the_nearest_name_is_named(arguments, name, capsys):
         (["--all", "list"], "--all", "permix"),
     ],
 )
-def test_an_argument_that_there_is_not(arguments, refused, helper, capsys):
+def test_unknown_argument_exits_with_error(arguments, refused, helper, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     error = capsys.readouterr().err
@@ -255,19 +255,17 @@ def test_an_argument_that_there_is_not(arguments, refused, helper, capsys):
         (["lra", "text", "--model", "csp", "--out", ""], "--out"),
     ],
 )
-def test_an_empty_argument_is_not_the_current_folder(
-    arguments, named, tmp_path, monkeypatch, capsys
-):
+def test_empty_argument_exits_with_error(arguments, named, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
-    said = f"argument {named}: must not be empty. Received: '' (see `permix {arguments[0]} --help`)"
-    assert capsys.readouterr().err == f"permix: error: {said}\n"
+    rule = f"argument {named}: must not be empty. Received: '' (see `permix {arguments[0]} --help`)"
+    assert capsys.readouterr().err == f"permix: error: {rule}\n"
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.once
-def test_an_empty_file_is_no_recipe(tmp_path, capsys):
+def test_empty_recipe_exits_with_error(tmp_path, capsys):
     (tmp_path / "empty.toml").write_text("")
     error = error_of(["train", str(tmp_path / "empty.toml")], capsys)
     assert "`model` or `init`" in error and error.endswith("empty.toml\n")
@@ -280,14 +278,14 @@ def test_an_empty_file_is_no_recipe(tmp_path, capsys):
     ("content", "at"),
     [(b"epochs = ", "at end of document"), (b"a = " + b"[" * 100_000, ""), (b"\xff", "0xff")],
 )
-def test_a_recipe_that_is_not_toml(content, at, tmp_path, capsys):
+def test_invalid_toml_exits_with_error(content, at, tmp_path, capsys):
     (tmp_path / "wrong.toml").write_bytes(content)
     error = error_of(["train", str(tmp_path / "wrong.toml")], capsys)
     assert re.search(rf"valid TOML.*wrong.toml \(.*{at}", error)
 
 
 @pytest.mark.once
-def test_nothing_in_the_current_folder_is_executed_or_read(tmp_path, monkeypatch, capsys):
+def test_current_folder_is_not_executed_or_read(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "cspvit" / "imagenet"
     folder.mkdir(parents=True)
@@ -303,25 +301,25 @@ def test_nothing_in_the_current_folder_is_executed_or_read(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     "override", [".".join("a" * 2000) + "=1", "epochs", "=3", "a..b=1", "epochs=1\nseed=2"]
 )
-def test_an_override_that_does_not_read_so(override, capsys):
+def test_malformed_override_exits_with_error(override, capsys):
     error = error_of(["train", "cspvit/mnist", "--set", override], capsys)
     assert error.count("\n") == 1 and len(error) < 400
 
 
 @pytest.mark.once
-def test_a_value_is_set_once(capsys):
+def test_value_set_twice_exits_with_error(capsys):
     error = error_of(["train", "cspvit/mnist", "--set", "epochs = 2", "--epochs", "1"], capsys)
     assert "must be set once. Received: 'epochs=1', set before" in error
 
 
 @pytest.mark.once
-def test_more_memory_than_there_is(capsys):
+def test_model_beyond_memory_exits_with_error(capsys):
     error = error_of(["info", "CSPViT", "--set", f"hidden_dim={10**12}"], capsys)
     assert error.startswith("permix: error: Model and batch must fit into memory; ")
 
 
 @pytest.mark.once
-def test_a_picture_is_no_recipe(capsys):
+def test_image_as_recipe_exits_with_error(capsys):
     error = error_of(["train", str(ROOT / "docs" / "mixers" / "csp.png")], capsys)
     rule = r"`recipe` must be .*, a `.toml` file, or a folder or list of images. .*csp.png'\n"
     assert re.search(rule, error)
@@ -370,7 +368,7 @@ def test_a_picture_is_no_recipe(capsys):
         ("model.hidden_dim=x", "`hidden_dim` must be a positive integer. Received: hidden_dim='x'"),
     ],
 )
-def test_a_value_of_a_wrong_kind(override, message, tmp_path, capsys):
+def test_invalid_value_exits_with_error(override, message, tmp_path, capsys):
     arguments = ["train", "cspvit/mnist", "--smoke", "--out", str(tmp_path / "run")]
     assert main([*arguments, "--set", override]) == 2
     output, error = capsys.readouterr()
@@ -378,7 +376,7 @@ def test_a_value_of_a_wrong_kind(override, message, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_device_that_is_not_there(capsys):
+def test_unavailable_device_exits_with_error(capsys):
     error = error_of(["bench", "ops", "--device", "gpu:99"], capsys)
     assert "`--device` must be a device that the backend finds" in error
     assert "Received: --device=gpu:99, which gives " in error
@@ -394,7 +392,7 @@ def test_a_device_that_is_not_there(capsys):
         ["bench", "ops", "--out", "{}/file/ops.csv"],
     ],
 )
-def test_outputs_are_tested_before_the_work(arguments, tmp_path, monkeypatch, capsys):
+def test_output_path_is_checked_before_work(arguments, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("kept")
     for work in ("keras_permix.bench.ops.measure", "keras_permix.data.load_images"):
         monkeypatch.setattr(work, None)
@@ -405,7 +403,7 @@ def test_outputs_are_tested_before_the_work(arguments, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.once
-def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
+def test_train_prints_estimate_and_outputs(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(data, "load_images", None)
     small = [
         "--set",
@@ -421,7 +419,7 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert printed.startswith("generated: 32 samples, 8 test samples, 10 classes; 4 steps of 8 per")
     assert f"\n{tmp_path / 'run'}: trains for 2 epochs; to resume" in printed
-    # After the first epoch of four steps, of which two were timed.
+    # Printed after the first epoch of four steps; two of them are timed.
     assert re.search(r"\nAbout \S+ s left: 4 steps of \S+ s, without comp", printed)
     scores = json.loads((tmp_path / "run/preset/metadata.json").read_text())["scores"]
     for line in (*(f"{key}: " for key in scores), f"preset: {tmp_path / 'run' / 'preset'}\n"):
@@ -436,7 +434,7 @@ def test_a_run_says_how_long_and_what_it_left(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.once
-def test_a_run_that_starts_from_what_nobody_has_trained(tmp_path, capsys):
+def test_init_from_untrained_preset_exits_with_error(tmp_path, capsys):
     run = ["--smoke", "--out", str(tmp_path / "run")]
     error = error_of(["train", "cspvit/mnist", "--init", "cspvit/imagenet", *run], capsys)
     rule = (
@@ -448,7 +446,7 @@ def test_a_run_that_starts_from_what_nobody_has_trained(tmp_path, capsys):
 
 
 @pytest.mark.once
-def test_info_of_what_nobody_has_trained(capsys):
+def test_info_of_untrained_preset(capsys):
     assert main(["info", "slicevit/dogs_vs_cats"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["expected"] == "top1 79.71 % (Sliceformer paper, Table 4.)"
@@ -456,13 +454,13 @@ def test_info_of_what_nobody_has_trained(capsys):
     assert Path(shown["recipe"]) == find_recipe("slicevit/dogs_vs_cats")
 
 
-def test_a_batch_of_none_is_refused_before_data_are_read(tmp_path, capsys):
+def test_batch_size_zero_exits_with_error(tmp_path, capsys):
     arguments = ["cspvit/mnist", "--batch-size", "0", "--data-dir", str(tmp_path)]
     assert main(["evaluate", *arguments]) == 2
     assert "`--batch-size` must be a positive integer. Received: " in capsys.readouterr().err
 
 
-def test_a_warning_is_a_line_of_the_command(monkeypatch):
+def test_warning_is_printed_on_one_line(monkeypatch):
     monkeypatch.setattr(warnings, "formatwarning", None)
     monkeypatch.setattr(cli, "main", lambda: 0)
     with pytest.raises(SystemExit, match="0"):

@@ -1,4 +1,4 @@
-"""`permix predict` and `permix evaluate`."""
+"""Test `permix predict` and `permix evaluate` with images."""
 
 import collections
 import csv
@@ -21,8 +21,8 @@ Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch):
-    """Sets of tests, which `load_images` knows as well."""
+def registered_sets(monkeypatch):
+    """Register the data sets of these tests."""
     for name in ("toys", "gray"):
         monkeypatch.setitem(SETS, name, None)
 
@@ -61,7 +61,7 @@ def test_predict_on_gray_and_transparent_images(tmp_path, capsys, pixels):
     assert capsys.readouterr().out.count("%") == 6
 
 
-def test_predict_on_a_photograph_of_a_camera_on_its_side(tmp_path, capsys, pixels):
+def test_predict_applies_exif_orientation(tmp_path, capsys, pixels):
     upright, rotated = tmp_path / "upright.png", tmp_path / "rotated.png"
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -73,7 +73,7 @@ def test_predict_on_a_photograph_of_a_camera_on_its_side(tmp_path, capsys, pixel
 
 
 @pytest.mark.parametrize("content", [None, b"this is no image"])
-def test_predict_on_no_image(tmp_path, capsys, content):
+def test_predict_on_invalid_image_exits_with_error(tmp_path, capsys, content):
     path = tmp_path / "image.png"
     if content is not None:
         path.write_bytes(content)
@@ -84,11 +84,11 @@ def test_predict_on_no_image(tmp_path, capsys, content):
     assert str(path) in error and error.count("\n") == 1
 
 
-def test_one_bad_image_costs_no_answers(tmp_path, capsys, pixels):
+def test_predict_continues_after_invalid_image(tmp_path, capsys, pixels):
     paths = [str(tmp_path / f"{index}.png") for index in range(4)]
     for path in paths[::2]:
         Image.fromarray(pixels[0]).save(path)
-    Path(paths[1]).write_bytes(b"this is no image")  # and the last is absent
+    Path(paths[1]).write_bytes(b"this is no image")  # and the last one is missing
     assert main(["predict", "cspvit/test", *paths]) == 1
     output, error = capsys.readouterr()
     assert [line for line in output.splitlines() if line[0] != " "] == paths[::2]
@@ -99,7 +99,7 @@ def test_one_bad_image_costs_no_answers(tmp_path, capsys, pixels):
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_predictions_of_a_folder_go_to_a_file(tmp_path, capsys, pixels, ending):
+def test_predict_writes_predictions_of_folder(tmp_path, capsys, pixels, ending):
     for index, folder in enumerate(("a", "b", ".hidden")):
         (tmp_path / "images" / folder).mkdir(parents=True)
         Image.fromarray(pixels[index]).save(tmp_path / "images" / folder / "1.png")
@@ -123,38 +123,41 @@ def test_predictions_of_a_folder_go_to_a_file(tmp_path, capsys, pixels, ending):
     assert rows[2]["error"].startswith("`INPUT` must be an image") and not rows[2].get("label_1")
 
 
-def test_an_output_of_another_kind_is_refused_before_the_preset_is_read(tmp_path, capsys):
+def test_predict_to_unknown_format_exits_with_error(tmp_path, capsys):
     assert main(["predict", "no/such", "a.png", "--out", str(tmp_path / "a.txt")]) == 2
     assert "`--out` must end in .csv or .jsonl. Received: " in capsys.readouterr().err
 
 
-def test_predict_without_inputs(tmp_path, capsys):
+def test_predict_without_inputs_exits_with_error(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for inputs in ([], [str(tmp_path / "empty")]):
         assert main(["predict", "cspvit/test", *inputs]) == 2
         assert "`INPUT` or `--from` must give" in capsys.readouterr().err
 
 
-def test_predict_nothing(capsys):
+def test_predict_with_top_zero_exits_with_error(capsys):
     assert main(["predict", "cspvit/test", "a.png", "--top", "0"]) == 2
     assert "`--top` must be a positive integer. Received: --top=0" in capsys.readouterr().err
 
 
 @pytest.fixture
 def toys(monkeypatch, pixels):
-    """A data set "toys" whose labels the test preset gets right in three cases of four."""
+    """Register "toys", a data set on which the test preset reaches 75 % accuracy.
+
+    Returns the arguments of each call of `load_images`.
+    """
     labels = expected_logits(pixels).argmax(1).astype("int32")
     labels[::4] = (labels[::4] + 1) % 3
     names = ("red", "green", "blue")
     toys = Dataset("toys", (pixels, labels), (pixels, labels), names)
-    asked = []
+    calls = []
 
     def load_images(name, data_dir=None):
-        asked.append((name, str(data_dir)))
+        calls.append((name, str(data_dir)))
         return toys
 
     monkeypatch.setattr(data, "load_images", load_images)
-    return asked
+    return calls
 
 
 def test_evaluate(toys, tmp_path, capsys, pixels):
@@ -167,7 +170,7 @@ def test_evaluate(toys, tmp_path, capsys, pixels):
     assert json.loads(path.read_text()) == {"toys/test/top1": 0.75}
 
 
-def test_evaluate_per_class_and_as_tables(toys, tmp_path, capsys, pixels):
+def test_evaluate_writes_per_class_tables(toys, tmp_path, capsys, pixels):
     path = tmp_path / "new" / "toys.csv"
     assert main(["evaluate", "cspvit/test", "--data", "toys", "--out", str(path)]) == 0
     predicted = expected_logits(pixels).argmax(1)
@@ -192,14 +195,14 @@ def test_evaluate_per_class_and_as_tables(toys, tmp_path, capsys, pixels):
 
 
 @pytest.mark.parametrize("out", ["toys", "toys.txt"])
-def test_the_ending_of_out_names_the_format(out, toys, capsys):
+def test_evaluate_to_unknown_format_exits_with_error(out, toys, capsys):
     assert main(["evaluate", "cspvit/test", "--data", "toys", "--out", out]) == 2
     assert f"`--out` must end in .json or .csv. Received: {out}" in capsys.readouterr().err
     assert not toys
 
 
-def test_evaluate_at_another_size(toys, pixels, capsys):
-    """The preset's weights at that size, and its classes in the same order."""
+def test_evaluate_at_other_image_size(toys, pixels, capsys):
+    """The preset keeps its weights and the order of its classes."""
     assert main(["evaluate", "cspvit/test", "--data", "toys", "--set", "image_size=12"]) == 0
     logits = zoo.CSPViT.from_preset("test", image_size=12).predict(pixels, verbose=0)
     labels = expected_logits(pixels).argmax(1)
@@ -210,7 +213,7 @@ def test_evaluate_at_another_size(toys, pixels, capsys):
     assert "Did you mean `image_size`?" in capsys.readouterr().err
 
 
-def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
+def test_evaluate_with_wrong_channels_exits_with_error(monkeypatch, capsys, pixels):
     gray = (pixels[..., :1], np.zeros(len(pixels), "int32"))
     dataset = Dataset("gray", gray, gray, ("red", "green", "blue"))
     monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
@@ -218,13 +221,13 @@ def test_evaluate_on_images_with_other_channels(monkeypatch, capsys, pixels):
     assert "takes images of 3 channels. Received: images of shape" in capsys.readouterr().err
 
 
-def test_evaluate_a_preset_of_a_tfds_set(monkeypatch, tmp_path, capsys, pixels):
-    """The preset itself says how its data is read."""
+def test_evaluate_preset_of_tfds_data(monkeypatch, tmp_path, capsys, pixels):
+    """The preset stores how its data are read."""
     labels = expected_logits(pixels).argmax(1).astype("int32")
-    asked = []
+    calls = []
 
     def tfds_images(name, image_size, data_dir=None, **options):
-        asked.append((name, image_size, str(data_dir), options))
+        calls.append((name, image_size, str(data_dir), options))
         return Dataset(name, (pixels, labels), (pixels[:8], labels[:8]), ("red", "green", "blue"))
 
     monkeypatch.setattr(data, "tfds_images", tfds_images)
@@ -233,7 +236,7 @@ def test_evaluate_a_preset_of_a_tfds_set(monkeypatch, tmp_path, capsys, pixels):
     model.save_to_preset(tmp_path / "preset", data="birds", data_options=options)
     assert main(["evaluate", str(tmp_path / "preset"), "--data-dir", "here"]) == 0
     splits = dict(splits=["train", "validation"], random_crop=True, seed=0)
-    assert asked == [("birds", 8, "here", splits)]
+    assert calls == [("birds", 8, "here", splits)]
     assert "birds/test/top1: 100.00 %" in capsys.readouterr().out
 
 
@@ -260,8 +263,10 @@ def all_of(file, **read):
         ("SimpleTRON", "mine", LISTED, None, "mine.csv", None),
     ],
 )
-def test_which_data_are_meant(model, name, options, data, path, expected, tmp_path, monkeypatch):
-    """`None` expects those of the preset."""
+def test_data_of_preset_and_arguments(
+    model, name, options, data, path, expected, tmp_path, monkeypatch
+):
+    """`expected=None` means the data of the preset."""
     monkeypatch.chdir(tmp_path)
     for folder in ("photos/cats", "old/photos/cats"):
         Path(folder).mkdir(parents=True)
@@ -270,12 +275,12 @@ def test_which_data_are_meant(model, name, options, data, path, expected, tmp_pa
     preset = getattr(zoo, model).from_preset("test")
     preset.save_to_preset("preset", data=name, data_options=options)
     found = data_of(zoo.preset_info("preset"), data, path)
-    own = {"name": name, **options}
-    assert found == own if expected is None else expected.items() <= found.items()
+    stored = {"name": name, **options}
+    assert found == stored if expected is None else expected.items() <= found.items()
     assert expected is None or "test_fraction" not in found
 
 
-def test_evaluate_a_preset_that_names_no_data(tmp_path, capsys):
+def test_evaluate_preset_without_data_exits_with_error(tmp_path, capsys):
     zoo.CSPViT.from_preset("test").save_to_preset(tmp_path / "preset")
     for preset in (str(tmp_path / "preset"), "cspvit/test"):
         assert main(["evaluate", preset]) == 2
@@ -285,7 +290,7 @@ def test_evaluate_a_preset_that_names_no_data(tmp_path, capsys):
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
 def test_each_file_is_opened_once(command, toys, tmp_path, monkeypatch, capsys, pixels):
-    """Opened, checked and hashed: a preset on the net or on a slow disk is read once."""
+    """Presets may be on a network or a slow disk."""
     folder = tmp_path / "preset"
     zoo.CSPViT.from_preset("test").save_to_preset(folder, data="toys")
     Image.fromarray(pixels[0]).save(tmp_path / "image.png")
@@ -298,7 +303,7 @@ def test_each_file_is_opened_once(command, toys, tmp_path, monkeypatch, capsys, 
         return open_file(file, *args, **kwargs)
 
     def counting_sha256(content=b"", **kwargs):
-        if content:  # Others begin with nothing.
+        if content:  # Other hashes start empty.
             hashed.append(len(content))
         return sha256(content, **kwargs)
 
@@ -313,7 +318,7 @@ def test_each_file_is_opened_once(command, toys, tmp_path, monkeypatch, capsys, 
     assert sorted(hashed) == sizes
 
 
-def test_evaluate_on_other_classes(monkeypatch, capsys, pixels):
+def test_evaluate_on_other_classes_exits_with_error(monkeypatch, capsys, pixels):
     part = (pixels, np.zeros(len(pixels), "int32"))
     dataset = Dataset("toys", part, part, ("green", "red", "blue"))
     monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
@@ -323,7 +328,7 @@ def test_evaluate_on_other_classes(monkeypatch, capsys, pixels):
     assert "2 of 3 names differ: 0: 'green', not 'red'; 1: 'red', not 'green'" in error
 
 
-def test_evaluate_on_the_same_classes_under_other_names(monkeypatch, capsys, pixels):
+def test_evaluate_by_order_ignores_class_names(monkeypatch, capsys, pixels):
     labels = expected_logits(pixels).argmax(1).astype("int32")
     dataset = Dataset("toys", (pixels, labels), (pixels, labels), ("rouge", "vert", "bleu"))
     monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
@@ -331,7 +336,7 @@ def test_evaluate_on_the_same_classes_under_other_names(monkeypatch, capsys, pix
     assert "toys/test/top1: 100.00 %" in capsys.readouterr().out
 
 
-def test_evaluate_on_an_unknown_set(capsys):
+def test_evaluate_on_unknown_data_exits_with_error(capsys):
     assert main(["evaluate", "cspvit/test", "--data", "nonsense"]) == 2
     assert "`--data` must name a data set" in (error := capsys.readouterr().err)
     assert "Received: nonsense (" in error
@@ -340,7 +345,7 @@ def test_evaluate_on_an_unknown_set(capsys):
     assert "`--data-path` must be a folder or file" in error and "Received: nonsense\n" in error
 
 
-def test_evaluate_on_images_that_lack_a_class(tmp_path, capsys, pixels):
+def test_evaluate_with_missing_class_exits_with_error(tmp_path, capsys, pixels):
     for name in ("red", "blue", "pink"):
         (tmp_path / "photos" / name).mkdir(parents=True)
         Image.fromarray(pixels[0]).save(tmp_path / "photos" / name / "a.png")
@@ -358,7 +363,7 @@ def test_evaluate_on_images_that_lack_a_class(tmp_path, capsys, pixels):
     assert error.endswith("photos with missing [] and others ['pink']\n")
 
 
-def test_data_in_a_folder_that_does_not_exist(tmp_path, monkeypatch, capsys):
+def test_missing_data_folder_exits_with_error(tmp_path, monkeypatch, capsys):
     gone, data = str(tmp_path / "gone"), ["evaluate", "cspvit/mnist"]
     monkeypatch.setattr(keras.datasets.mnist, "load_data", None)
     assert main([*data, "--data-dir", gone]) == 2

@@ -1,4 +1,4 @@
-"""`permix lra` trains what has no result yet, and tells it beside what papers report."""
+"""Test `permix lra`: training, reuse of results, comparison with papers and errors."""
 
 import csv
 
@@ -28,7 +28,7 @@ def lra(*arguments, code=0):
 
 
 @pytest.mark.once
-def test_runs_follow_each_other_and_are_not_done_again(tmp_path, capsys):
+def test_runs_with_results_are_not_repeated(tmp_path, capsys):
     arguments = ["--verbose", "0", "--runs", str(tmp_path), *CHANGES]
     lra("listops", "--model", "csp", "slice", *arguments)
     printed = capsys.readouterr().out
@@ -41,40 +41,41 @@ def test_runs_follow_each_other_and_are_not_done_again(tmp_path, capsys):
     trained = {(row["commit"], row["backend_version"]) for row in rows}
     assert trained == {(current_commit() or "", running.version())}
     assert all(0 <= float(row["score"]) <= 1 and int(row["parameters"]) > 0 for row in rows)
-    (log,) = tmp_path.glob("lra_small/listops_csp_0_*/log.csv")  # and a digest of the changes
+    # The name of the folder ends in a digest of the changes.
+    (log,) = tmp_path.glob("lra_small/listops_csp_0_*/log.csv")
     with open(log, newline="") as file:
         assert [row["epoch"] for row in csv.DictReader(file)] == ["1", "2"]
 
-    lra("listops", "--model", "slice", *arguments)  # The row says so.
+    lra("listops", "--model", "slice", *arguments)  # Its result is in the table.
     again = capsys.readouterr().out
     assert "listops, slice, small, seed 0: already in " in again and "steps, kept in" not in again
     assert len(read_results(tmp_path / "lra.csv")) == 2
-    # What was measured stands above what the papers say, of their task and not of this.
+    # Measured results precede those of the papers, which used the full task.
     lines = again.splitlines()
     assert lines.index(next(line for line in lines if line.startswith("slice  "))) < lines.index(
         next(line for line in lines if line.startswith("Transformer + CSP"))
     )
     assert "has about 15 %. The task is reduced (scale small)" in again
 
-    # A result that was lost is read from the finished run.
+    # A lost result is restored from the finished run.
     (tmp_path / "lra.csv").unlink()
     lra("listops", "--model", "slice", *arguments)
     assert [row["score"] for row in read_results(tmp_path / "lra.csv")] == [rows[1]["score"]]
 
 
 @pytest.mark.once
-def test_what_fails_stops_no_other_run(tmp_path, monkeypatch, capsys):
-    asked = []
+def test_failed_run_does_not_stop_others(tmp_path, monkeypatch, capsys):
+    calls = []
 
     def train(run, **arguments):
-        asked.append((run.task, run.model))
+        calls.append((run.task, run.model))
         if run.task == "text":
             raise FileNotFoundError(f"no {run.task}")
         raise FloatingPointError("NaN")
 
     monkeypatch.setattr("keras_permix.training.train", train)
     lra("text", "listops", "--model", "csp", "slice", "--runs", str(tmp_path), code=2)
-    assert asked == [("text", "csp"), ("listops", "csp"), ("listops", "slice")]
+    assert calls == [("text", "csp"), ("listops", "csp"), ("listops", "slice")]
     assert capsys.readouterr().err.splitlines() == [
         "permix: error: text: no text",
         "permix: error: listops, csp, seed 0: NaN",
@@ -82,13 +83,13 @@ def test_what_fails_stops_no_other_run(tmp_path, monkeypatch, capsys):
     ]
 
 
-# Of every family, and of texts, pairs and images.
+# Every family of models, and texts, pairs and images.
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("task", "model"),
     [("listops", "simpletron"), ("retrieval", "butterfly"), ("image", "csp_mega")],
 )
-def test_the_papers_scale_runs(task, model, tmp_path, capsys):
+def test_paper_scale_runs(task, model, tmp_path, capsys):
     tiny = ["--set", "model.hidden_dim=16", "--set", "model.num_layers=1"]
     arguments = ["--scale", "paper", "--smoke", "--verbose", "0", "--runs", str(tmp_path)]
     lra(task, "--model", model, *arguments, *tiny)
@@ -109,7 +110,7 @@ def test_the_papers_scale_runs(task, model, tmp_path, capsys):
         (["listops", "--model", "csp", "--out", "/"], "`--out` must be a writable file"),
     ],
 )
-def test_errors(arguments, message, tmp_path, capsys):
+def test_invalid_arguments_exit_with_error(arguments, message, tmp_path, capsys):
     lra(*arguments, "--runs", str(tmp_path), code=2)
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
@@ -117,7 +118,7 @@ def test_errors(arguments, message, tmp_path, capsys):
 
 @pytest.mark.once
 @pytest.mark.parametrize(("task", "model"), [("lists", "csp"), ("listops", "cps")])
-def test_unknown_names(task, model, capsys):
+def test_unknown_names_exit_with_error(task, model, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["lra", task, "--model", model])
     error = capsys.readouterr().err
@@ -125,13 +126,13 @@ def test_unknown_names(task, model, capsys):
 
 
 @pytest.mark.once
-def test_a_file_of_other_results(tmp_path):
+def test_append_and_read_results(tmp_path):
     path = tmp_path / "new" / "lra.csv"
     assert read_results(path) == []
     append_result(path, {"task": "text", "model": "csp", "changes": "a,b"})
     append_result(path, {"task": "text", "model": "slice"})
     assert [row["model"] for row in read_results(path)] == ["csp", "slice"]
-    path.write_text(path.read_text().removesuffix("\n"))  # as an editor leaves it
+    path.write_text(path.read_text().removesuffix("\n"))  # as after manual editing
     append_result(path, {"task": "text", "model": "mega"})
     assert [row["model"] for row in read_results(path)] == ["csp", "slice", "mega"]
     path.write_text("task,score\ntext,1\n")
@@ -140,7 +141,7 @@ def test_a_file_of_other_results(tmp_path):
 
 
 @pytest.mark.once
-def test_a_number_of_steps_is_needed_before_any_work(tmp_path, capsys):
+def test_missing_steps_per_epoch_exits_with_error(tmp_path, capsys):
     given = ["--model", "csp", "--runs", str(tmp_path), "--set", "steps_per_epoch=none"]
     lra("listops", *given, code=2)
     assert "`steps_per_epoch` must be a positive integer in the Long" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`permix list`, `info` and `verify`."""
+"""Test `permix list`, `info` and `verify`."""
 
 import re
 import shutil
@@ -33,8 +33,8 @@ def test_presets_of_one_backend_on_every_backend(tmp_path, capsys):
 
     folders = sorted(str(path) for path in tmp_path.iterdir())
     assert main(["verify", *folders]) == 1
-    output, told = (text.splitlines() for text in capsys.readouterr())
-    assert told == [  # while it works
+    output, progress = (text.splitlines() for text in capsys.readouterr())
+    assert progress == [  # printed during verification
         line
         for backend in installed_backends()
         for line in (
@@ -52,7 +52,7 @@ def test_presets_of_one_backend_on_every_backend(tmp_path, capsys):
         assert any(line.startswith(problem) for line in output)
 
 
-def test_verify_of_a_backend_that_is_not_there(capsys):
+def test_verify_with_unknown_backend_exits_with_error(capsys):
     assert main(["verify", "--backend", "abacus", "cspvit/test"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("permix: error: `--backend` must be one of")
@@ -68,7 +68,7 @@ def test_verify_of_a_backend_that_is_not_there(capsys):
         ["predict", "slicevit/dogs_vs_cats", "cat.png"],
     ],
 )
-def test_what_nobody_has_trained(arguments, capsys):
+def test_untrained_preset_exits_with_error(arguments, capsys):
     assert main(arguments) == 2
     output, error = capsys.readouterr()
     rule = (
@@ -104,7 +104,7 @@ def test_info(capsys):
 
 
 @pytest.mark.once
-def test_info_of_a_class(capsys):
+def test_info_of_model_class(capsys):
     small = ["--set", "image_size=64", "--set", "num_classes=200"]
     assert main(["info", "CSPViT", "--set", "patch_size=8", *small]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
@@ -117,14 +117,14 @@ def test_info_of_a_class(capsys):
 
 
 @pytest.mark.once
-def test_info_of_a_preset_of_another_size(capsys):
+def test_info_of_preset_at_other_image_size(capsys):
     assert main(["info", "cspvit/test", "--set", "image_size=16"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["image_size"] == "16" and shown["input"].startswith("size 16, ")
 
 
 @pytest.mark.once
-def test_info_says_of_what_the_scores_and_labels_are(capsys):
+def test_info_marks_scores_of_unmodified_preset(capsys):
     def shown(*changes):
         assert main(["info", "cspvit/mnist", *(w for c in changes for w in ("--set", c))]) == 0
         return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
@@ -137,13 +137,13 @@ def test_info_says_of_what_the_scores_and_labels_are(capsys):
     assert other["measured"] == f"{stored['measured']}, of the preset without --set"
 
 
-def test_info_of_a_file(tmp_path, capsys):
+def test_info_of_keras_file(tmp_path, capsys):
     inputs = keras.Input((64, 128), name="tokens")
     keras.Model(inputs, CSP()(inputs)).save(tmp_path / "mine.keras")
     assert main(["info", str(tmp_path / "mine.keras")]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["input"] == "tokens (64, 128)"
-    assert shown["parameters"] == f"{2 * 128 * 128 + 128:,}"  # no bias to values
+    assert shown["parameters"] == f"{2 * 128 * 128 + 128:,}"  # no bias for values
     assert shown["MACs"] == f"{2 * 64 * 128 * 128:,}"
     free = keras.Input((None, 128))
     keras.Model(free, CSP()(free)).save(tmp_path / "free.keras")
@@ -164,13 +164,13 @@ def test_info_of_a_file(tmp_path, capsys):
 
 
 @pytest.mark.once
-def test_info_names_the_recipe_where_it_lies(capsys):
+def test_info_shows_path_of_recipe(capsys):
     assert main(["info", "cspvit/mnist"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert Path(shown["recipe"]) == find_recipe("cspvit/mnist")
 
 
-def test_info_names_what_it_does_not_count(capsys, monkeypatch):
+def test_info_lists_layers_without_mac_count(capsys, monkeypatch):
     monkeypatch.delitem(macs.RULES, SoftmaxAttention)
     assert main(["info", "vit/test"]) == 0
     assert re.search(r"^MACs +[0-9,]+, without 2 SoftmaxAttention$", capsys.readouterr().out, re.M)
@@ -186,7 +186,7 @@ def test_info_names_what_it_does_not_count(capsys, monkeypatch):
         ("mnist", "Did you mean cspvit/mnist or slicevit/mnist? "),
     ],
 )
-def test_unknown_preset(command, name, hint, capsys):
+def test_unknown_preset_exits_with_error(command, name, hint, capsys):
     assert main([command, name]) == 2
     output, error = capsys.readouterr()
     rule = "`preset` must be a name (see `permix list`), a folder that exists, or a"
@@ -194,13 +194,13 @@ def test_unknown_preset(command, name, hint, capsys):
     assert error.endswith(f"https://…. {hint}Received: {name!r}\n")
 
 
-def test_no_command(capsys):
+def test_missing_command_exits_with_error(capsys):
     with pytest.raises(SystemExit, match="2"):
         main([])
     assert "COMMAND" in capsys.readouterr().err
 
 
-def test_scores_in_per_cent():
+def test_format_scores_in_percent():
     from keras_permix.cli.common import format_scores
 
     assert format_scores({"a/test/top1": 0.75125, "b": None}) == "a/test/top1 75.12 %"

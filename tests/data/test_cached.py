@@ -1,4 +1,4 @@
-"""Arrays are made once for a content, whole or not at all."""
+"""Test `cached_arrays`: reuse, damaged files, failures and concurrent processes."""
 
 import multiprocessing
 import os
@@ -18,7 +18,7 @@ def home(tmp_path, monkeypatch):
 
 
 class Maker:
-    """Makes one array, and counts how often."""
+    """Make arrays, and count the calls."""
 
     def __init__(self, value):
         self.value, self.count = value, 0
@@ -28,7 +28,7 @@ class Maker:
         return {"x": np.full((3, 2), self.value), "y": np.arange(self.value)}
 
 
-def test_made_once_for_a_content(home):
+def test_arrays_are_made_once_per_content(home):
     make, other = Maker(5), Maker(6)
     for _ in range(2):
         arrays = cached_arrays("a", b"five", make)
@@ -41,7 +41,7 @@ def test_made_once_for_a_content(home):
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:20], lambda b: b""])
-def test_damaged_files_are_made_anew(home, damage):
+def test_damaged_files_are_recreated(home, damage):
     make = Maker(5)
     cached_arrays("a", b"", make)
     (path,) = home.rglob("x.npy")
@@ -50,7 +50,7 @@ def test_damaged_files_are_made_anew(home, damage):
     assert make.count == 2
 
 
-def test_a_lost_file_is_made_anew(home):
+def test_missing_file_is_recreated(home):
     make = Maker(5)
     cached_arrays("a", b"", make)
     next(home.rglob("y.npy")).unlink()
@@ -58,7 +58,7 @@ def test_a_lost_file_is_made_anew(home):
     assert make.count == 2
 
 
-def test_nothing_is_left_of_what_cannot_be_made(home):
+def test_failed_maker_leaves_no_files(home):
     def fail():
         raise RuntimeError("no")
 
@@ -67,7 +67,7 @@ def test_nothing_is_left_of_what_cannot_be_made(home):
     assert not home.exists()
 
 
-def test_cache_that_cannot_be_written(home):
+def test_unwritable_cache_warns(home):
     home.write_text("a file where the folder should be")
     make = Maker(5)
     for _ in range(2):
@@ -80,9 +80,9 @@ def _load(number):
     return cached_arrays("a", b"", Maker(5))["x"].tolist()
 
 
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, of which it calls nothing
-@pytest.mark.skipif(os.name == "nt", reason="processes are forked")
-def test_processes_that_make_the_same(home):
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, not used here
+@pytest.mark.skipif(os.name == "nt", reason="requires fork")
+def test_concurrent_processes_make_one_copy(home):
     with multiprocessing.get_context("fork").Pool(4) as pool:
         assert pool.map(_load, range(8)) == [[[5, 5]] * 3] * 8
     assert sorted(path.name for path in home.rglob("*.npy")) == ["x.npy", "y.npy"]

@@ -1,4 +1,4 @@
-"""Data are told from others, of whatever kind they are."""
+"""Test fingerprints of data sets, and the selection of evenly spaced samples."""
 
 import dataclasses
 
@@ -39,26 +39,26 @@ def graphs(pixels):
 
 @pytest.mark.parametrize("make", [arrays, named, source, texts, graphs])
 @pytest.mark.parametrize("part", ["train", "test", "validation"])
-def test_one_sample_that_differs_is_seen(make, part):
+def test_fingerprint_detects_one_changed_sample(make, part):
     if make is graphs:
         pytest.importorskip("rdkit")
     data = Dataset("mine", make(PIXELS), make(PIXELS), ("a", "b"), make(PIXELS))
     changed = PIXELS.copy()
     changed[37] = 255 - changed[37]
-    told = fingerprint(data)
-    assert fingerprint(dataclasses.replace(data, **{part: make(PIXELS.copy())})) == told
+    original = fingerprint(data)
+    assert fingerprint(dataclasses.replace(data, **{part: make(PIXELS.copy())})) == original
     other = fingerprint(dataclasses.replace(data, **{part: make(changed)}))
-    assert {name for name in told if told[name] != other[name]} == {part}
+    assert {name for name in original if original[name] != other[name]} == {part}
 
 
-def test_names_and_shapes_count_and_their_order_does_not():
-    def told(**inputs):
+def test_fingerprint_depends_on_names_and_shapes_not_order():
+    def digest(**inputs):
         return fingerprint(Dataset("mine", (inputs, LABELS), (inputs, LABELS), ("a", "b")))["test"]
 
     ones, zeros = np.ones((40, 6)), np.zeros((40, 6))
-    assert told(a=ones, b=zeros) == told(b=zeros, a=ones)
-    assert told(a=ones, b=zeros) != told(a=zeros, b=ones)
-    assert told(a=ones) != told(b=ones) and told(a=ones) != told(a=ones.reshape(40, 2, 3))
+    assert digest(a=ones, b=zeros) == digest(b=zeros, a=ones)
+    assert digest(a=ones, b=zeros) != digest(a=zeros, b=ones)
+    assert digest(a=ones) != digest(b=ones) and digest(a=ones) != digest(a=ones.reshape(40, 2, 3))
 
 
 NUMBERS = np.arange(40)
@@ -76,7 +76,7 @@ PARTS = {
 
 @pytest.mark.parametrize("kind", PARTS)
 @pytest.mark.parametrize("count", [1, 7, 20, 21, 39, 40, 41, None])
-def test_some_are_evenly_out_of_all(kind, count):
+def test_some_selects_evenly_spaced_samples(kind, count):
     inputs, targets = some(PARTS[kind], count)
     wanted = min(count or 40, 40)
     if targets is None:

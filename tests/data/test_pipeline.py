@@ -1,4 +1,4 @@
-"""Order, resuming and shapes of `Pipeline`."""
+"""Test `Pipeline`: batch order, resuming, sharding, threads and shapes."""
 
 import threading
 
@@ -26,7 +26,7 @@ def same(batches, others):
 
 
 class Recorder(Pipeline):
-    """Keeps the last batch that was given for each epoch and index."""
+    """Pipeline that records the last batch returned for each epoch and index."""
 
     def __getitem__(self, index):
         batch = super().__getitem__(index)
@@ -34,7 +34,7 @@ class Recorder(Pipeline):
         return batch
 
 
-def test_in_order_and_unchanged():
+def test_unshuffled_batches_keep_order_and_values():
     batches = list(pipeline(shuffle=False, augment=None))
     assert [len(y) for _, y in batches] == [16, 16, 16, 2]
     np.testing.assert_array_equal(np.concatenate([x for x, _ in batches]), IMAGES)
@@ -42,7 +42,7 @@ def test_in_order_and_unchanged():
     assert (batches[0][0].dtype, batches[0][1].dtype) == ("uint8", "int32")
 
 
-def test_an_epoch_has_each_image_once_with_its_label():
+def test_epoch_contains_each_image_once_with_its_label():
     numbers = np.arange(50)
     images = np.broadcast_to(numbers[:, None, None, None], (50, 2, 2, 1)).astype("uint8")
     x, y = (np.concatenate(part) for part in zip(*pipeline(images, augment=None), strict=True))
@@ -51,7 +51,7 @@ def test_an_epoch_has_each_image_once_with_its_label():
     np.testing.assert_array_equal(LABELS[x[:, 0, 0, 0]], y)
 
 
-def test_epochs_of_some_steps_follow_each_other_through_the_passes():
+def test_fixed_steps_continue_across_passes():
     numbers = np.arange(12)
     passes, cut = (
         Pipeline(
@@ -76,7 +76,7 @@ def test_epochs_of_some_steps_follow_each_other_through_the_passes():
         Pipeline(numbers, numbers, batch_size=4, steps=0)
 
 
-def test_batches_depend_on_seed_and_epoch_alone():
+def test_batches_depend_only_on_seed_and_epoch():
     first = list(pipeline())
     assert same(first, list(pipeline()))
     assert not same(first, list(pipeline(seed=4)))
@@ -86,14 +86,14 @@ def test_batches_depend_on_seed_and_epoch_alone():
 
 
 @pytest.mark.parametrize("only", [dict(augment=None), dict(shuffle=False)], ids=str)
-def test_order_and_augmentation_are_each_new_each_epoch(only):
+def test_order_and_augmentation_change_each_epoch(only):
     assert not same(list(pipeline(**only)), list(pipeline(**only, epoch=1)))
 
 
 @pytest.mark.parametrize("source", [False, True], ids=["arrays", "source"])
-def test_shards_are_the_batches_of_one_process_cut_in_parts(source):
+def test_shards_partition_unsharded_batches(source):
     class Source:
-        """What is read, and nothing else, of 50 records."""
+        """Source of 50 records that records the index of each batch it reads."""
 
         def __init__(self):
             self.seen = []
@@ -105,29 +105,29 @@ def test_shards_are_the_batches_of_one_process_cut_in_parts(source):
             self.seen.append(index)
             return IMAGES[indices], LABELS[indices]
 
-    def of(shard):
+    def sharded(shard):
         if source:
             return pipeline(Source(), None, augment=None, shard=shard)
-        return pipeline(shard=shard)  # augmented: crops and flips are those of the whole batch
+        return pipeline(shard=shard)  # crops and flips must match those of the whole batch
 
-    parts = [of((part, 3)) for part in range(3)]
-    for index, (x, y) in enumerate(of((0, 1))):
+    parts = [sharded((part, 3)) for part in range(3)]
+    for index, (x, y) in enumerate(sharded((0, 1))):
         shared = [batches[index] for batches in parts]
         assert max(len(y) for _, y in shared) <= -(-len(y) // 3)
         np.testing.assert_array_equal(np.concatenate([x for x, _ in shared]), x)
         np.testing.assert_array_equal(np.concatenate([y for _, y in shared]), y)
     if source:
         draws = [index for batches in parts for index in batches.inputs.seen]
-        assert len(set(draws)) == len(draws), "each part has random numbers of its own"
+        assert len(set(draws)) == len(draws), "each shard must draw different random numbers"
 
 
 @pytest.mark.parametrize("shard", [(2, 2), (-1, 2), (0, 0)])
-def test_shard_out_of_range(shard):
+def test_shard_out_of_range_raises(shard):
     with pytest.raises(ValueError, match=r"0 <= index < count. Received: shard=\("):
         pipeline(shard=shard)
 
 
-def test_the_next_epoch_is_the_one_of_a_fresh_pipeline():
+def test_on_epoch_end_matches_fresh_pipeline():
     batches = pipeline()
     batches.on_epoch_end()
     batches.on_epoch_end()
@@ -135,7 +135,7 @@ def test_the_next_epoch_is_the_one_of_a_fresh_pipeline():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_fit_resumed_sees_what_an_uninterrupted_one_sees(threads):
+def test_resumed_fit_matches_uninterrupted_fit(threads):
     def fit(epoch, epochs, weights=None):
         keras.utils.set_random_seed(0)
         model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
@@ -161,7 +161,7 @@ def test_drop_remainder():
     assert [len(y) for _, y in pipeline(drop_remainder=True)] == [16, 16, 16]
 
 
-def test_any_sequence_of_images_will_do():
+def test_list_of_images_matches_array():
     assert same(list(pipeline(list(IMAGES))), list(pipeline()))
 
 
@@ -180,15 +180,15 @@ def test_any_sequence_of_images_will_do():
         (dict(epoch=-1), "`seed` and `epoch` must be 0 or more"),
     ],
 )
-def test_bad_arguments(changes, rule):
+def test_invalid_arguments_raise(changes, rule):
     with pytest.raises(ValueError, match=rule):
         pipeline(**changes)
 
 
 @pytest.mark.parametrize("mixed", [{}, dict(mixup=0.2, cutmix=1.0, erasing=0.5)])
 @pytest.mark.parametrize("threads", [2, 5])
-def test_threads_change_nothing(threads, mixed):
-    """From the first batch on: Keras asks for one before the first epoch, and breaks off."""
+def test_threads_do_not_change_batches_or_losses(threads, mixed):
+    """Keras requests a batch before the first epoch and then starts again."""
 
     def seen(threads):
         keras.utils.set_random_seed(0)
@@ -201,16 +201,16 @@ def test_threads_change_nothing(threads, mixed):
             IMAGES, LABELS, batch_size=16, num_classes=7, shuffle=True, seed=3, augment=augment,
             threads=threads,
         )  # fmt: skip
-        rows = model.fit(batches, epochs=3, verbose=0).history["loss"]
-        return rows, batches.seen
+        losses = model.fit(batches, epochs=3, verbose=0).history["loss"]
+        return losses, batches.seen
 
-    (rows, alone), (others, together) = seen(1), seen(threads)
-    assert alone.keys() == together.keys() and rows == others
-    assert same(list(alone.values()), [together[key] for key in alone])
+    (losses, single), (others, threaded) = seen(1), seen(threads)
+    assert single.keys() == threaded.keys() and losses == others
+    assert same(list(single.values()), [threaded[key] for key in single])
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_no_batch_is_made_in_vain(shuffle):
+def test_prefetching_makes_few_unused_batches(shuffle):
     made = []
 
     def augment(x, y, epoch, index):
@@ -220,12 +220,12 @@ def test_no_batch_is_made_in_vain(shuffle):
     batches = Pipeline(np.arange(64), np.arange(64), batch_size=2, augment=augment, threads=4)
     order = np.random.default_rng(0).permutation(32) if shuffle else range(32)
     assert sorted(int(batches[int(index)][0][0]) for index in order) == list(range(0, 64, 2))
-    # What happens to be asked for in order makes a thread or two begin the next ones.
+    # Random requests that happen to be consecutive start prefetching the next batches.
     assert len(made) < 50 if shuffle else sorted(made) == [(0, index) for index in range(32)]
 
 
 @pytest.mark.parametrize("labels", [[0, 1, -1], [0, 1, 3]])
-def test_classes_of_a_source_are_checked(labels):
+def test_source_class_out_of_range_raises(labels):
     texts = TextSource(["a", "b", "c"], labels, max_sequence_length=4)
     batches = Pipeline(texts, batch_size=3, num_classes=3)
     with pytest.raises(ValueError, match=r"`num_classes - 1`.*targets from"):
@@ -233,8 +233,8 @@ def test_classes_of_a_source_are_checked(labels):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_batches_of_several_widths_fit(seed):
-    """Whichever come first: Keras tells TensorFlow the shapes of all by the first two."""
+def test_fit_accepts_batches_of_several_widths(seed):
+    """Vary the first batches: Keras derives the shapes for TensorFlow from the first two."""
     texts = ["a"] * 12 + ["a text of many words"] * 12
     source = TextSource(texts, np.arange(24) % 2, 32, pad_to=(8, 16))
     inputs = {
@@ -260,7 +260,7 @@ def test_graphs_of_several_sizes_have_one_shape_on_tensorflow():
     assert (sizes, hops) == (([5] * 3, [4] * 3) if fixed else ([2, 2, 5], [1, 1, 1]))
 
 
-def test_what_a_thread_raises_is_raised():
+def test_exception_in_thread_is_reraised():
     class Broken:
         def __len__(self):
             return 8
@@ -274,8 +274,8 @@ def test_what_a_thread_raises_is_raised():
             batches[index]
 
 
-def test_batches_are_made_ahead_and_at_once():
-    """Two threads wait for each other within `augment`: alone neither would come through."""
+def test_batches_are_prefetched_in_parallel():
+    """Two threads wait for each other in `augment`; a single thread would time out."""
     both = threading.Barrier(2, timeout=30)
 
     def augment(x, y, epoch, index):

@@ -1,4 +1,4 @@
-"""Several labels per row, or numbers; and what is wrong with a row, with its file and line."""
+"""Test multi-label and numeric targets, and errors that name the file and line of a row."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
         (["one, two", "two"], {}, ("one, two", "two"), [[1, 0], [0, 1]]),
     ],
 )
-def test_labels_of_rows(rows, how, names, targets):
+def test_multi_label_targets(rows, how, names, targets):
     rows = [{"label": value} for value in rows]
     found, read = target_reader(rows, "labels", **how)
     assert found == names and [list(read(row)) for row in rows] == targets
@@ -31,7 +31,7 @@ def write(folder, lines, name="list.csv"):
     (folder / name).write_text("\n".join(lines), encoding="utf-8")
 
 
-def test_a_fraction_of_images_with_numbers_is_kept(tmp_path):
+def test_numeric_image_targets_with_test_fraction(tmp_path):
     write(tmp_path, ["path,age,size", *(f"{n}.png,{n}.5,{-n}" for n in range(8))])
     data = listed_images(
         "x", 8, tmp_path, train="list.csv", test_fraction=0.25, predicts="values",
@@ -64,7 +64,7 @@ READERS = {
         ("labels", "label", ("", ""), None, "At least one row must have a label.*line 2"),
     ],
 )  # fmt: skip
-def test_wrong_rows(kind, predicts, column, values, labels, message, tmp_path):
+def test_invalid_rows_raise(kind, predicts, column, values, labels, message, tmp_path):
     field = {"images": "path", "texts": "text"}[kind]
     rows = [f"{number}.png,{value}" for number, value in enumerate(values)]
     write(tmp_path, [f"{field},{column}", *rows])
@@ -74,7 +74,7 @@ def test_wrong_rows(kind, predicts, column, values, labels, message, tmp_path):
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_a_label_that_only_the_test_part_has(kind, tmp_path):
+def test_label_only_in_test_part_raises(kind, tmp_path):
     field = {"images": "path", "texts": "text"}[kind]
     write(tmp_path, [f"{field},label", "0.png,cat;dog"], "train.csv")
     write(tmp_path, [f"{field},label", "1.png,cat", "2.png,cat;cow"], "test.csv")

@@ -1,1 +1,1 @@
-"""What a model becomes outside of Keras."""
+"""Test exported models."""

@@ -1,8 +1,8 @@
-"""What is exported answers as the model does, for any number of samples.
+"""Test that exported models match the Keras model for any batch size.
 
-The usual run has a few cases. `make test-exports` runs all of them, presets with their weights
-among them, which are timed; it writes what it found into the file that `KERAS_PERMIX_EXPORTS`
-names, of which `tools/tables.py` makes the tables of `docs/guides/export.md`.
+By default, a few cases run. `make test-exports` runs all cases, and times presets with their
+weights. It writes the results to the file in `KERAS_PERMIX_EXPORTS`, from which `tools/tables.py`
+generates the tables of `docs/guides/export.md`.
 """
 
 import csv
@@ -59,11 +59,11 @@ CASES = [
     if FOUND or (BACKEND, way, name) in USUAL
 ]
 COLUMNS = ("backend", "way", "model", "found", "own_ms", "exported_ms", "date", "versions")
-pytestmark = pytest.mark.filterwarnings("ignore")  # of exporters, about themselves
+pytestmark = pytest.mark.filterwarnings("ignore")  # exporters warn about their own code
 
 
 @pytest.mark.parametrize(("way", "name"), CASES)
-def test_exported_model_answers_as_the_model(way, name, tmp_path):
+def test_exported_model_matches_keras_model(way, name, tmp_path):
     export, packages = WAYS[BACKEND][way]
     if missing := lacking(packages):
         pytest.skip(f"not installed: {', '.join(missing)}")
@@ -73,7 +73,7 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
     model = ZooModel.from_preset(name) if is_preset else tiny(name, num_layers=1)
     found, known = {"found": "fails"}, KNOWN.get((BACKEND, way, name))
     try:
-        # Alone in the process: the threads of two engines get in each other's way.
+        # Time the model before a second engine starts its threads in this process.
         times = {"own_ms": milliseconds(model.predict_on_batch, model)} if is_preset else {}
         run = export(model, tmp_path)
         for batch in (3, 1):
@@ -86,23 +86,23 @@ def test_exported_model_answers_as_the_model(way, name, tmp_path):
     except Exception as error:
         found = {"found": f"fails: {type(error).__name__}"}
         if found["found"] == known:
-            pytest.xfail(f"as the table says: {found['found']}")
+            pytest.xfail(f"known failure: {found['found']}")
         raise
     finally:
-        # What worked before, or failed otherwise, is a failure of this run, and none of the table.
+        # Do not write regressions and new errors to the table; they fail this run.
         if FOUND and (found["found"] == "works" or known in (None, found["found"])):
             write(found | {"backend": BACKEND, "way": way, "model": name}, packages)
 
 
 def milliseconds(function, model):
-    """The time that a function takes for 16 samples."""
+    """Return the milliseconds that a function takes for 16 samples."""
     inputs = model._example(16, seed=7)
     (time,) = medians([lambda: function(inputs)], repeats=10)
     return f"{time:.1f}"
 
 
 def write(row, packages):
-    """Put one row into the file, in place of an older one."""
+    """Write a row to the file, replacing an older row of the same case."""
     path = Path(FOUND)
     rows = read(path) if path.is_file() else []
     modules = [importlib.import_module(name) for name in ("keras", BACKEND, *packages)]
@@ -116,22 +116,22 @@ def write(row, packages):
 
 
 def read(path):
-    """The rows of a file of what was found."""
+    """Read the rows of a results file."""
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def key(row):
-    """What a row is about."""
+    """Return backend, way and model of a row."""
     return row["backend"], row["way"], row["model"]
 
 
-# What the table says before the run; what works there must work again.
+# The results before this run. Cases that worked must still work.
 KNOWN = {key(row): row["found"] for row in read(TABLE)}
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS[BACKEND] if way.startswith("ONNX")])
-def test_onnx_files_name_their_parts(way, tmp_path):
+def test_onnx_files_name_inputs_outputs_and_labels(way, tmp_path):
     export, packages = WAYS[BACKEND][way]
     if missing := lacking(packages):
         pytest.skip(f"not installed: {', '.join(missing)}")
@@ -151,7 +151,7 @@ def test_onnx_files_name_their_parts(way, tmp_path):
 
 
 @pytest.mark.once
-def test_the_table_is_of_cases_there_are():
+def test_table_lists_all_cases():
     names = (*MODELS, *PRESETS)
     cases = {(b, way, name) for b, ways in WAYS.items() for way in ways for name in names}
     assert {key(row) for row in read(TABLE)} == cases

@@ -1,6 +1,6 @@
-"""Ways out of Keras: each writes a model to a file and gives a function that runs the file.
+"""Export models. Each function writes a model to a file and returns a function that runs the file.
 
-A batch may have any size; sides of images, tokens and nodes are those of `_example`.
+The batch size is dynamic. Image sizes and numbers of tokens and nodes are those of `_example`.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ from packaging.version import Version
 
 
 def saved_model(model, folder):
-    """TensorFlow's SavedModel, by Keras."""
+    """Export to TensorFlow's SavedModel with Keras."""
     import tensorflow as tf
 
     model.export(folder / "model", verbose=False, input_signature=signature(model))
@@ -29,7 +29,7 @@ def saved_model(model, folder):
 
 
 def litert(model, folder):
-    """LiteRT, once TensorFlow Lite, by Keras."""
+    """Export to LiteRT (formerly TensorFlow Lite) with Keras."""
     from ai_edge_litert.interpreter import Interpreter
 
     path = folder / "model.tflite"
@@ -50,21 +50,21 @@ def litert(model, folder):
 
 
 def onnx(model, folder):
-    """ONNX, by Keras; on PyTorch by its exporter of today."""
+    """Export to ONNX with Keras; on PyTorch, with its current exporter."""
     path = str(folder / "model.onnx")
     model.export(path, format="onnx", verbose=False)
     return run_onnx(path)
 
 
 def openvino(model, folder):
-    """OpenVINO, by Keras."""
+    """Export to OpenVINO with Keras."""
     path = folder / "model.xml"
     model.export(path, format="openvino", verbose=False)
     return run_openvino(path)
 
 
 def torch_export(model, folder):
-    """`torch.export`: a program of PyTorch's own operations."""
+    """Export to a program of PyTorch ops with `torch.export`."""
     import torch
 
     from keras_permix.ops.backend.torch.exports import program, tensors
@@ -75,20 +75,20 @@ def torch_export(model, folder):
 
 
 def onnx_script(model, folder):
-    """ONNX, by PyTorch's older exporter."""
+    """Export to ONNX with PyTorch's older exporter."""
     path = str(folder / "model.onnx")
     model.export(path, format="onnx", verbose=False, dynamo=False)
     return run_onnx(path)
 
 
 def openvino_onnx(model, folder):
-    """OpenVINO, from PyTorch's ONNX."""
+    """Export to ONNX with PyTorch, and run the file with OpenVINO."""
     onnx_script(model, folder)
     return run_openvino(str(folder / "model.onnx"))
 
 
 def signature(model):
-    """Shapes of the inputs, of which but the batch is known."""
+    """Return input specs in which only the batch size is unknown."""
     example = model._example(1)
 
     def spec(tensor, array):
@@ -98,7 +98,7 @@ def signature(model):
 
 
 def by_name(entries, inputs, name_of):
-    """Pairs of an artifact's inputs and our arrays; names may have got something around them."""
+    """Pair the inputs of an artifact with arrays. Names may have added prefixes and suffixes."""
     if not isinstance(inputs, dict):
         return [(entries[0], inputs)]
     longest = sorted(inputs, key=len, reverse=True)
@@ -107,7 +107,7 @@ def by_name(entries, inputs, name_of):
 
 
 def run_onnx(path):
-    """Run an ONNX file with ONNX Runtime."""
+    """Return a function that runs an ONNX file with ONNX Runtime."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path)
@@ -124,7 +124,7 @@ def run_onnx(path):
 
 
 def run_openvino(path):
-    """Run an ONNX or OpenVINO file with OpenVINO, in float32."""
+    """Return a function that runs an ONNX or OpenVINO file with OpenVINO, in float32."""
     import openvino
 
     model = openvino.compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
@@ -137,7 +137,7 @@ def run_openvino(path):
     return run
 
 
-# The ways out of each backend, and the packages besides it that each takes.
+# Export functions of each backend, with the additional packages that they require.
 ONNX = ("onnx", "onnxruntime")
 WAYS = {
     "tensorflow": {
@@ -160,12 +160,12 @@ WAYS = {
 
 
 def lacking(packages):
-    """Which of the packages are not installed."""
+    """Return the packages that are not installed."""
     return [name for name in packages if find_spec(name) is None]
 
 
 def skip_if_tensorflow_cannot_read_jax():
-    """Skip a test of a SavedModel for any batch: TensorFlow 2.21 cannot read that of JAX 0.11."""
+    """Skip tests with a dynamic batch: TensorFlow 2.21 cannot read SavedModels of JAX 0.11."""
     if keras.config.backend() == "jax":
         tensorflow, jax = (import_module(name).__version__ for name in ("tensorflow", "jax"))
         if Version(tensorflow) < Version("2.22") and Version(jax) >= Version("0.11"):

@@ -1,4 +1,4 @@
-"""Checks that tests share, one function per kind of thing. They assert by themselves."""
+"""Checks and helpers that the tests share. The `check_*` functions assert."""
 
 from tests.harness.layers import check_empty, check_extended, check_layer, functional
 from tests.harness.models import check_model, check_precision, fit_classifier, fit_once

@@ -1,4 +1,4 @@
-"""What every layer keeps."""
+"""Check what all layers support: shapes, masks, config, files, dtypes and training."""
 
 import json
 import tempfile
@@ -13,21 +13,22 @@ from tests.harness.values import assert_close, to_numpy
 
 
 def functional(layer, shape):
-    """A model of one layer."""
+    """Return a model of one layer."""
     inputs = keras.Input(shape)
     return keras.Model(inputs, layer(inputs))
 
 
 def check_layer(make, shape, *, numerics=True, continuous=True, masked=True, any_length=True):
-    """What every layer keeps: shapes, masks, config, files, clones, dtypes, that it learns or not.
+    """Check shapes, masks, config, files, clones, dtypes and training of a layer.
 
     Args:
-        make: Makes a new layer; takes further arguments of the layer such as `dtype`.
-        shape: (batch, tokens, channels) to call it with.
+        make: Function that returns a new layer. It accepts further arguments of the layer such as
+            `dtype`.
+        shape: Shape of the inputs, (batch, tokens, channels).
         numerics: Whether to check low precision and training, which take the most time.
         continuous: Whether close inputs give close outputs, so that low precision stays near
-            float32. (Ranks taken from rounded values do not.)
-        masked: Whether a mask changes the result, as it does where tokens are mixed.
+            float32. (Ranks of rounded values do not.)
+        masked: Whether a mask changes the result, as in layers that mix tokens.
         any_length: Whether the number of tokens may be unknown.
     """
     inputs = np.random.default_rng(0).normal(size=shape).astype("float32")
@@ -47,12 +48,12 @@ def check_layer(make, shape, *, numerics=True, continuous=True, masked=True, any
 
 
 def check_extended(model, inputs, kept=None):
-    """A model cut out of another, and extended, comes back from a file, and from it as a clone.
+    """Check saving, loading and cloning of a model that is cut and extended by a new layer.
 
     Args:
         model: A functional model.
-        inputs: What to call it with.
-        kept: The tensor where it is cut, which goes to a new layer. `None`: its output.
+        inputs: Inputs of the model.
+        kept: The tensor where the model is cut, passed to the new layer. Defaults to its output.
     """
     kept = model.output if kept is None else kept
     extended = keras.Model(model.input, [kept, keras.layers.Dense(3)(kept)])
@@ -76,7 +77,7 @@ def _check_shapes(layer, inputs, outputs):
 
 
 def _check_functional(layer, inputs, outputs, any_length):
-    """Symbolic, compiled and eager calls agree, whatever the batch and the tokens."""
+    """Check that symbolic, compiled and eager calls agree, also for an unknown length."""
     known = inputs.shape[1]
     for tokens, batch in ((known, len(inputs)), (None if any_length else known, 1)):
         model = functional(layer, (tokens, *inputs.shape[2:]))
@@ -86,7 +87,7 @@ def _check_functional(layer, inputs, outputs, any_length):
 
 
 def _check_mask(layer, inputs):
-    """Padding changes nothing at real tokens, and a mask arrives from the layer before."""
+    """Check that padding does not affect real tokens, and that a `Masking` layer sets the mask."""
     call = quick(lambda inputs, mask: layer(inputs, mask=mask))
     mask = np.random.default_rng(1).random(inputs.shape[:2]) < 0.7
     masked, unmasked = to_numpy(call(inputs, mask)), to_numpy(layer(inputs))
@@ -103,14 +104,14 @@ def _check_mask(layer, inputs):
 
 
 def check_empty(layer, inputs, outputs, no_tokens, of_no_tokens):
-    """No samples give none; no tokens give none, or are refused in a sentence of ours.
+    """Check calls with zero samples, and calls with zero tokens.
 
     Args:
-        layer: A layer that may not be built.
-        inputs: A tuple of the arrays, or dicts of arrays, that it takes.
-        outputs: The shape of what it makes of these.
-        no_tokens: Such a tuple without tokens.
-        of_no_tokens: The shape of what it makes of these; `None` if it refuses them.
+        layer: A layer, built or not.
+        inputs: A tuple of the inputs of the layer: arrays or dicts of arrays.
+        outputs: Shape of the outputs for `inputs`.
+        no_tokens: A tuple of inputs with zero tokens.
+        of_no_tokens: Shape of the outputs for `no_tokens`, or `None` if the layer raises an error.
     """
     layer.build(*keras.tree.map_structure(np.shape, inputs))
     no_samples = keras.tree.map_structure(lambda x: x[:0], inputs)
@@ -133,7 +134,7 @@ def _check_config(layer, inputs, outputs):
 
 
 def _through_json(config):
-    """A config as a file has it, where Keras' shapes of wrapped layers become lists."""
+    """Convert a config to JSON and back, which turns the shapes of wrapped layers into lists."""
     return json.loads(json.dumps(config))
 
 
@@ -152,7 +153,7 @@ def _check_precision(low, layer, inputs, outputs):
 
 
 def _check_fit(layer, inputs):
-    """One step of `fit` changes every weight that can be trained, however small its gradient."""
+    """Check that a step of `fit` changes all trainable weights, however small the gradient."""
     model = functional(layer, inputs.shape[1:])
     before = [weight.numpy() for weight in model.trainable_weights]
     model.compile(keras.optimizers.Lion(1.0), "mse")

@@ -1,4 +1,4 @@
-"""What every model of the zoo keeps."""
+"""Check what all models of the zoo support, and train models for a step."""
 
 import json
 import tempfile
@@ -11,16 +11,16 @@ from keras_permix.tasks import task_of
 from tests.harness.layers import check_extended
 from tests.harness.values import assert_close, to_numpy
 
-# Weights that a step may leave as they are: rows of tables that no input asks for, and what is
-# added to all keys alike, which no softmax notices.
+# Weights that a step may leave unchanged: unused rows of tables, and biases of keys, which softmax
+# cancels.
 UNMOVED = ("position_embedding", "embedding/embeddings", "key/bias")
 
 
 def check_model(make):
-    """What every model keeps: input types, features, config, files, parts, learning.
+    """Check input types, features, config, files, submodels and training of a model.
 
     Args:
-        make: Makes the model.
+        make: Function that returns a new model.
     """
     model = make()
     inputs = model.make_inputs(0, 4)
@@ -39,7 +39,7 @@ def check_model(make):
 
 
 def _check_model_copies(model, inputs, outputs):
-    """The config makes the same model, and so does a file."""
+    """Check that the config and a saved file reproduce the model."""
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
     again = keras.saving.deserialize_keras_object(config)
     assert type(again) is type(model)
@@ -55,10 +55,10 @@ def _check_model_copies(model, inputs, outputs):
 
 
 def check_precision(make, policy):
-    """A model computes in a low precision, near what it gives in float32, and answers in that.
+    """Check that a model computes in low precision, close to float32, and returns float32.
 
     Args:
-        make: Makes the model; takes further arguments of it such as `dtype`.
+        make: Function that returns a new model. It accepts further arguments such as `dtype`.
         policy: A dtype policy.
     """
     model, low = make(), make(dtype=policy)
@@ -74,7 +74,7 @@ def check_precision(make, policy):
 
 
 def _check_model_fit(model):
-    """A step of `fit`, as the model's task has it, changes every weight that can be trained."""
+    """Check that a step of `fit` on the model's task changes all trainable weights."""
     before = [to_numpy(weight) for weight in model.trainable_weights]
     assert np.isfinite(fit_once(model))
     for weight, old in zip(model.trainable_weights, before, strict=True):
@@ -83,7 +83,7 @@ def _check_model_fit(model):
 
 
 def fit_once(model, optimizer=None, **arguments):
-    """One step of `fit` on four samples that the model's task makes up; returns the loss."""
+    """Run a step of `fit` on four generated samples of the model's task. Returns the loss."""
     task = task_of(model)
     model.compile(optimizer or keras.optimizers.SGD(0.1), task.loss(), **arguments)
     batches = task.batches(task.generate(4).train, 4, training=True)
@@ -91,7 +91,7 @@ def fit_once(model, optimizer=None, **arguments):
 
 
 def fit_classifier(model, images, **arguments):
-    """One step of `fit` on labels 0, 1, 2 …; returns the loss."""
+    """Run a step of `fit` on labels 0, 1, 2 … Returns the loss."""
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.1), loss, **arguments)
     labels = np.arange(len(images)) % model.output_shape[-1]

@@ -1,4 +1,4 @@
-"""Files written on one backend are read on another."""
+"""Check that files saved on one backend load on another."""
 
 import importlib.util
 import pickle
@@ -20,10 +20,10 @@ BACKENDS = ("jax", "tensorflow", "torch")
 
 
 def check_other_backend(layers):
-    """Models of one layer, saved here, give the same on another backend that is installed.
+    """Check that layers saved on this backend give the same outputs on another one.
 
     Args:
-        layers: From names to pairs: a function that makes the layer, and the shape to call it with.
+        layers: Maps names to pairs of a function that returns the layer, and the input shape.
     """
     inputs = {
         name: np.random.default_rng(0).normal(size=shape).astype("float32")
@@ -38,11 +38,11 @@ def check_other_backend(layers):
 
 
 def check_models_elsewhere(models, kind="layer"):
-    """The same of whole models.
+    """Check that models saved on this backend give the same outputs on another one.
 
     Args:
-        models: From names to pairs: a model, and what to call it with, an array or a dict of some.
-        kind: Which tolerance.
+        models: Maps names to pairs of a model and its inputs, an array or a dict of arrays.
+        kind: Kind of tolerance.
     """
     backend = other_backend()
     outputs = {}
@@ -52,7 +52,7 @@ def check_models_elsewhere(models, kind="layer"):
             model.save(Path(folder, f"{name}.keras"))
             outputs[name] = to_numpy(model(inputs))
         command = [sys.executable, "-m", "tests.reload", folder]
-        # XLA aborts at flags that it does not know, and JAX's is newer than TensorFlow's.
+        # XLA aborts on unknown flags, and JAX has a newer XLA than TensorFlow.
         quick = {"tensorflow": FAST_COMPILATION, "jax": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}}
         variables = environment(backend, **quick.get(backend, {}))
         subprocess.run(command, env=variables, cwd=ROOT, check=True)
@@ -61,7 +61,7 @@ def check_models_elsewhere(models, kind="layer"):
 
 
 def other_backend():
-    """Another installed backend than this process has; without one the test is skipped."""
+    """Return another installed backend. Skips the test if there is no other."""
     here = BACKENDS.index(BACKEND)
     for name in (*BACKENDS[here + 1 :], *BACKENDS[:here]):
         if importlib.util.find_spec(name):

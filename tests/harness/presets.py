@@ -1,4 +1,4 @@
-"""What every preset keeps."""
+"""Check presets: loading, probe and checksums."""
 
 import shutil
 
@@ -11,8 +11,10 @@ from tests.harness.values import to_numpy
 
 
 def check_preset(name, folder):
-    """A preset loads by name and from a copy in `folder`, gives its probe's answer, and a flipped
-    bit of its weights is noticed."""
+    """Check that a preset loads by name and from a copy, and reproduces its probe.
+
+    Loading must fail after a bit of the copied weights is flipped. The copy is made in `folder`.
+    """
     info = zoo.preset_info(name)
     model_class = zoo.MODELS[info.class_name]
     copy = shutil.copytree(info.files.folder, folder / "copy")

@@ -1,4 +1,4 @@
-"""Processes that tests start."""
+"""Set up the processes that tests start."""
 
 import os
 
@@ -9,11 +9,11 @@ ALONE = ROOT / "tests" / "harness" / "alone"
 
 
 def environment(backend=BACKEND, **changes):
-    """Variables of a process that finds the checkout, and of the frameworks only its own.
+    """Return environment variables for a process that imports this checkout and one framework.
 
     Args:
-        backend: Which that is.
-        **changes: More variables.
+        backend: Backend of the process. Other frameworks are hidden.
+        **changes: Further variables.
     """
     found = {"KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join([str(ALONE), str(ROOT)])}
     return {**os.environ, **found, **changes}

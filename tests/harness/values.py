@@ -1,4 +1,4 @@
-"""Arrays of tests: where golden ones lie, and how near others must be."""
+"""Convert, load and compare arrays."""
 
 from pathlib import Path
 
@@ -14,25 +14,25 @@ GOLDEN = ROOT / "tests" / "golden"
 
 
 def needs_cpu():
-    """Skip a test of what is chosen on processors, where Keras computes on something else."""
+    """Skip a test of CPU implementations if Keras runs on another device."""
     platform = running.module("runtime").hardware(keras.ops.zeros(1)).platform
     if platform != "cpu":
-        pytest.skip(f"of a processor, and this is {platform}")
+        pytest.skip(f"requires a CPU, but Keras runs on {platform}")
 
 
 def to_numpy(x):
-    """A tensor as an array; bfloat16, which NumPy lacks, as float32."""
+    """Convert a tensor to an array. NumPy has no bfloat16, which becomes float32."""
     if keras.backend.standardize_dtype(x.dtype) == "bfloat16":
         x = keras.ops.cast(x, "float32")
     return keras.ops.convert_to_numpy(x)
 
 
 def load_golden(name):
-    """The arrays of a golden file, by name."""
+    """Return the arrays of a golden file by name."""
     with np.load(GOLDEN / f"{name}.npz") as arrays:
         return dict(arrays)
 
 
 def assert_close(actual, desired, dtype="float32", kind="layer"):
-    """Assert that values are as near as the table of tolerances asks."""
+    """Assert that values agree within the tolerance of their kind and dtype."""
     np.testing.assert_allclose(actual, desired, **TOLERANCES[kind][dtype])

@@ -1,4 +1,4 @@
-"""A model for sequences of any length gives the numbers of NumPy and of the authors at each."""
+"""Test models for any sequence length against NumPy and the authors' values."""
 
 from functools import partial
 
@@ -37,9 +37,9 @@ def sort(layer, x, sources):
     return values @ layer.output_dense.kernel.numpy() + layer.output_dense.bias.numpy()
 
 
-# Every second pair of channels descends, of 12 in heads of 4; in the second of two layers.
+# In the second layer, every second pair of channels descends (12 channels in heads of 4).
 HAAR = partial(permutations.slice_sort, descending=np.array([False, False, True, True] * 3))
-# name -> (layer, what it must give for tokens)
+# name -> (layer, reference as a function of layer and inputs)
 LAYERS = {
     "simple_attention": (partial(SimpleAttention, 2), partial(attend_simply, head_dim=4)),
     "simple_attention causal with dropout": (
@@ -47,7 +47,7 @@ LAYERS = {
         partial(attend_simply, head_dim=3),
     ),
     "damped_ema": (DampedEMA, average),
-    "damped_ema of both directions": (
+    "damped_ema bidirectional": (
         partial(DampedEMA, 4, bidirectional=True, truncation=5),
         average,
     ),
@@ -71,8 +71,8 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layer_takes_any_length(name):
-    """After a second length TensorFlow traces for any."""
+def test_layer_supports_any_length(name):
+    """From the second length on, TensorFlow traces for any length."""
     make, expected = LAYERS[name]
     layer = make()
     model = functional(layer, (None, 8))
@@ -89,7 +89,7 @@ def test_layer_takes_any_length(name):
     ],
     ids=["post_norm_block", "simple_attention_block"],
 )
-def test_block_takes_any_length(make, states):
+def test_block_supports_any_length(make, states):
     before, after = golden_blocks.BERT[states][:2]
     block = make()
     block.build(before.shape)

@@ -1,7 +1,7 @@
-"""A query that may attend to nothing attends as if nothing were masked: values and gradients.
+"""Test queries without unmasked keys, which attend as if nothing were masked.
 
-PyTorch has too large a gradient of one to whose scores a large negative number is added; where all
-scores are -inf, it is NaN on every backend.
+If masking adds a large negative number to the scores, the gradient of such a query is too large on
+PyTorch. If all scores are -inf, it is NaN on every backend.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ from tests.oracle.attention import change
 from tests.oracle.blocks import PARTS, mixer_block
 
 X = np.random.default_rng(0).normal(size=(3, 8, 8)).astype("float32")
-# Where a query may attend to nothing: by the mask, by that of attention, by both together.
+# Masks that leave some queries without keys: padding mask, attention mask, both combined.
 MASKS = {
     "mask": (np.arange(8) < [[8], [5], [0]], None),
     "attention": (None, np.tri(8, k=-1, dtype=bool) | (np.arange(3) == 0)[:, None, None]),
@@ -30,22 +30,22 @@ MASKS = {
 }
 
 
-def held(layer):
+def weights(layer):
     return [to_numpy(weight).astype("float64") for weight in layer.weights]
 
 
 def projections(attention):
-    """Kernel and bias of queries, keys, values and outputs, ours or of Keras."""
+    """Return kernels and biases of query, key, value and output, for our attention or Keras'."""
     if isinstance(attention, SoftmaxAttention):
-        parts = (np.split(part, 3, axis=-1) for part in held(attention.qkv_dense))
-        return [*zip(*parts, strict=True), held(attention.output_dense)]
-    kernels = held(attention)
+        parts = (np.split(part, 3, axis=-1) for part in weights(attention.qkv_dense))
+        return [*zip(*parts, strict=True), weights(attention.output_dense)]
+    kernels = weights(attention)
     inputs = [(kernels[i].reshape(8, 8), kernels[i + 1].reshape(8)) for i in (0, 2, 4)]
     return [*inputs, (kernels[6].reshape(8, 8), kernels[7])]
 
 
 def attend(attention, x, allowed):
-    """Of (batch, tokens, channels), where `allowed` (batch, tokens, tokens) is True."""
+    """Attend in NumPy where `allowed`, of shape (batch, tokens, tokens), is True."""
     parts = projections(attention)
     return np.stack(
         [
@@ -90,13 +90,13 @@ def block(kind, inner):
 
     def expected(x):
         mix = partial(attend, layer.mixer, allowed=allowed_by(*masks))
-        return mixer_block(x, mix, {name: held(getattr(layer, name)) for name in PARTS})
+        return mixer_block(x, mix, {name: weights(getattr(layer, name)) for name in PARTS})
 
     return X, partial(layer, **given(*masks)), expected
 
 
 def blocks(kind, inner):
-    """Two blocks of four tokens each, with a mask of attention for each of the two heads."""
+    """Return a case of two blocks of four tokens, with an attention mask per head."""
     layer = randomize(ButterflyBlock(inner(), 4, stage=1), X.shape)
     mask, attention_mask = MASKS[kind]
     members = np.reshape(butterfly.order(8, 4, 1), (2, 4))
@@ -124,7 +124,7 @@ def rival(name):
 
 
 def simple(**arguments):
-    """It sums over what a query attends to, here over nothing."""
+    """Return a case of SimpleAttention, where the sum over no keys is zero."""
     layer = randomize(SimpleAttention(2, **arguments), X.shape)
     mask = MASKS["both"][0]
     wanted = partial(test_simple_attention.attend, layer, head_dim=4, mask=mask)
@@ -132,7 +132,11 @@ def simple(**arguments):
 
 
 def mega(mixer, causal=False, chunk_size=None):
-    """Not later ones, if it is causal, nor what fills a last chunk."""
+    """Return a case of MegaBlock.
+
+    Queries without keys never attend to the filling of the last chunk, or to later tokens if
+    `causal`.
+    """
     attention = {} if chunk_size is None else dict(chunk_size=chunk_size, ragged=True)
     block = test_mega_block.make(mixer, attention=attention, causal=causal)
     mask = np.zeros((3, 12), bool)
@@ -143,7 +147,11 @@ def mega(mixer, causal=False, chunk_size=None):
 
 
 def graph(mixer, unseen):
-    """Of a sample of padding alone, whose bias may be -inf throughout; and of token 3 elsewhere."""
+    """Return a case of GraphormerBlock.
+
+    Sample 1 is all padding, with a bias of -inf throughout if `unseen`. In the other samples, only
+    token 3 has no keys.
+    """
     layer, biases = test_graphormer.make_block(mixer), test_graphormer.BIASES.copy()
     mask = graphs.MASK & [[True], [False], [True]]
     biases[1, :, :, 1:] = -np.inf
@@ -159,7 +167,7 @@ def graph(mixer, unseen):
 
 OURS = partial(SoftmaxAttention, 2, use_qkv_bias=True)
 KERAS = partial(keras.layers.MultiHeadAttention, 2, 4)
-# name -> what makes inputs, the layer as a function of these, and what that must give
+# name -> function that returns inputs, the layer as a function of them, and its reference
 CASES = {
     **{f"softmax by {kind}": partial(softmax, kind) for kind in MASKS},
     "softmax causal by both": partial(softmax, "both", causal=True),
@@ -167,10 +175,10 @@ CASES = {
     "softmax plain by mask": partial(softmax, "mask", fused=False),
     "softmax plain by both": partial(softmax, "both", fused=False),
     "mixer_block by both": partial(block, "both", OURS),
-    **{f"mixer_block of Keras' by {kind}": partial(block, kind, KERAS) for kind in MASKS},
+    **{f"mixer_block around Keras by {kind}": partial(block, kind, KERAS) for kind in MASKS},
     "butterfly_block by both": partial(blocks, "both", OURS),
-    "butterfly_block of Keras' by mask": partial(blocks, "mask", KERAS),
-    "butterfly_block of Keras' by both": partial(blocks, "both", KERAS),
+    "butterfly_block around Keras by mask": partial(blocks, "mask", KERAS),
+    "butterfly_block around Keras by both": partial(blocks, "both", KERAS),
     **{name: partial(rival, name) for name in test_rivals.LAYERS},
     "simple by real tokens": partial(simple, scale="valid"),
     "simple causal": partial(simple, causal=True),
@@ -191,11 +199,11 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_values_and_gradients_are_those_of_numpy(name):
+def test_values_and_gradients_match_numpy(name):
     x, layer, expected = CASES[name]()
     cotangent, direction = np.random.default_rng(1).normal(size=(2, *x.shape))
     value, gradient = value_and_gradient(layer, x, cotangent.astype("float32"))
     assert_close(to_numpy(value), expected(x.astype("float64")))
     assert np.isfinite(to_numpy(gradient)).all()
-    changes = change(expected, x, direction, cotangent, axis=(1, 2))  # of each sample
+    changes = change(expected, x, direction, cotangent, axis=(1, 2))  # per sample
     assert_close((to_numpy(gradient) * direction).sum(axis=(1, 2)), changes)

@@ -1,4 +1,4 @@
-"""No samples, and no tokens: every public layer gives none of what it is given none of."""
+"""Test every public layer on inputs without samples or without tokens."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ from tests.layers.test_layers import LAYERS, SHAPE, UNMASKED
 
 
 def graphs(count, nodes):
-    """A batch of `GraphEmbedding` and `GraphormerBias`, zeros where nobody looks."""
+    """Return an all-zero batch for `GraphEmbedding` and `GraphormerBias`."""
     pairs = (count, nodes, nodes)
     shapes = {"x": (count, nodes, 3), "in_degree": (count, nodes), "out_degree": (count, nodes)}
     shapes |= {"attn_bias": (count, nodes + 1, nodes + 1), "spatial_pos": pairs}
@@ -34,14 +34,17 @@ def graphs(count, nodes):
 
 
 def like_inputs(make, shape, refused=False):
-    """A case of `EMPTY` for a layer whose results have the shape of its inputs."""
+    """Return a case of `EMPTY` for a layer that keeps the shape of its inputs."""
     empty = (shape[0], 0, *shape[2:])
     no_tokens = (np.zeros(empty, "float32"),)
     return make, (np.zeros(shape, "float32"),), shape, no_tokens, None if refused else empty
 
 
 def to_tokens(make, inputs, first=0):
-    """For a layer whose results are tokens of 8 channels, `first` ones ahead of those of inputs."""
+    """Return a case of `EMPTY` for a layer that outputs tokens of 8 channels.
+
+    The layer prepends `first` tokens.
+    """
     batch, count = inputs.shape[:2]
     outputs = (batch, count + first, 8)
     return make, (inputs,), outputs, (inputs[:, :0],), (batch, first, 8)
@@ -51,22 +54,23 @@ IMAGES = np.zeros((2, 6, 12, 3), "float32")
 IDS = np.zeros((2, 5), "int32")
 TOKENS = np.zeros((2, 5, 8), "float32")
 BIAS = np.zeros((2, 2, 5, 5), "float32")
-# What takes no fewer tokens than fill a block.
+# Layers that require at least one full block of tokens.
 WHOLE_BLOCKS = (
     "butterfly_attention", "butterfly attention", "butterfly attention with dropout",
     "butterfly csp",
 )  # fmt: skip
-# name -> (layer, inputs, shape of its results, inputs without tokens, shape of their results)
+# name -> (layer, inputs, output shape, inputs without tokens, their output shape)
+# The last one is `None` for layers that raise an error without tokens.
 EMPTY = {
     **{name: like_inputs(make, SHAPE, name in WHOLE_BLOCKS) for name, make in LAYERS.items()},
-    # A vector has no tokens.
+    # Vectors have no tokens.
     **{
         name: like_inputs(*case, name in WHOLE_BLOCKS)
         for name, case in UNMASKED.items()
         if len(case[1]) > 2
     },
     "mlp_mixer_block": like_inputs(MLPMixerBlock, SHAPE, True),
-    "mlp_mixer_block of butterflies": like_inputs(
+    "mlp_mixer_block butterfly": like_inputs(
         partial(MLPMixerBlock, "butterfly", 2), (4, 16, 9), True
     ),
     "images": (
@@ -114,14 +118,14 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("name", EMPTY)
-def test_nothing_gives_nothing(name):
+def test_empty_inputs(name):
     if name == "images" and running.name() == "torch" and running.module("runtime").chip():
-        pytest.skip("PyTorch resizes no empty batch on CUDA")
+        pytest.skip("PyTorch cannot resize empty batches on CUDA")
     make, *case = EMPTY[name]
     check_empty(make(), *case)
 
 
 @pytest.mark.once
-def test_every_layer_is_asked_for_nothing():
+def test_every_layer_is_covered():
     found = {type(make()).__name__ for make, *_ in EMPTY.values()}
     assert found == set(layers.__all__)

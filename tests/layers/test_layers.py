@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md asks of every layer, for every layer in several configurations."""
+"""Test every layer in several configurations, as CONTRIBUTING.md requires."""
 
 from functools import partial
 
@@ -53,13 +53,14 @@ def mixer_block(mixer, dtype=None, **arguments):
 
 
 def mixer_built_before(mixer, **arguments):
-    """A block around a mixer that was called on its own, perhaps in another model."""
+    """Return a block around a mixer that is already built, as for another model."""
     mixer = mixer(**arguments)
     mixer.build((None, *SHAPE[1:]))
     return MixerBlock(mixer, 12, **arguments)
 
 
-# Checked with low precision and training; "selects" has ranks or maxima of rounded values.
+# Also checked in low precision and in training. Names with "selects" mark layers that depend on
+# ranks or maxima of rounded values.
 CORE = {
     "csp": partial(CSP),
     "csp full sort": partial(CSP, None),
@@ -84,7 +85,7 @@ CORE = {
     ),
     "csp by sinkhorn": partial(SinkhornCSP, 0.5, 5, group_size=4),
     "damped_ema": partial(DampedEMA),
-    "damped_ema of both directions": partial(DampedEMA, 4, bidirectional=True, truncation=5),
+    "damped_ema bidirectional": partial(DampedEMA, 4, bidirectional=True, truncation=5),
     "mega": partial(MEGA, attention={"max_sequence_length": 16}),
     "mega laplace with dropout": partial(
         MEGA,
@@ -137,7 +138,7 @@ VARIANTS = {
     "simple_attention_block simple_res around attention": partial(
         SimpleAttentionBlock, 2, 12, "simple_res", "attention", "valid", causal=True, dropout=0.2
     ),
-    "mixer_block around a mixer built before": partial(mixer_built_before, CSP),
+    "mixer_block around prebuilt mixer": partial(mixer_built_before, CSP),
     "mixer_block with a skip around attention": partial(
         mixer_block, partial(SoftmaxAttention, 2), extra_skip="attention"
     ),
@@ -145,38 +146,38 @@ VARIANTS = {
     "mega csp with unused weights": partial(MEGA, mixer=CSP(**BARE), drop_unused=False),
     "slice_sort descend": partial(SliceSort, "descend", use_output_projection=False),
     "slice_sort interleave": partial(SliceSort, "interleave", layer_index=0, num_layers=3),
-    "csp by sinkhorn of all tokens": partial(SinkhornCSP, 0.1, group_size=None, inner_dim=12),
+    "csp by sinkhorn full sort": partial(SinkhornCSP, 0.1, group_size=None, inner_dim=12),
     "attention with bias": partial(SoftmaxAttention, 3, 5, use_qkv_bias=True),
     "butterfly attention with dropout": partial(butterfly_attention, dropout=0.3, stage=2),
     "butterfly attention on channels": partial(butterfly_attention, axis=-1),
 }
 LAYERS = {**CORE, **VARIANTS}
 
-# Layers whose results no mask changes: how they are made, and for which shape.
+# Layers that ignore masks: name -> (constructor, input shape).
 UNMASKED = {
     "block_dense": (partial(BlockDense, 2, 4, "gelu"), SHAPE),
     "butterfly_linear": (partial(ButterflyLinear, 2), SHAPE),
     "butterfly_mlp": (partial(ButterflyMLP, 4, 3), SHAPE),
-    "butterfly_mlp of vectors": (partial(ButterflyMLP, 2, 1, "relu"), (4, 16)),
+    "butterfly_mlp on vectors": (partial(ButterflyMLP, 2, 1, "relu"), (4, 16)),
     "butterfly_linear_mlp": (partial(ButterflyLinearMLP, 2), (4, 9, 16)),
     "patch_only_mixer": (partial(PatchOnlyMixer, 3), (4, 6, 12, 4)),
-    "patch_only_mixer of two sizes": (partial(PatchOnlyMixer, (3, 2)), (4, 6, 12, 4)),
+    "patch_only_mixer with two sizes": (partial(PatchOnlyMixer, (3, 2)), (4, 6, 12, 4)),
     "random_order": (partial(RandomOrder, 1), SHAPE),
 }
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layer_keeps_its_promises(name):
+def test_layer_basics(name):
     check_layer(LAYERS[name], SHAPE, numerics=name in CORE, continuous="selects" not in name)
 
 
 @pytest.mark.parametrize("name", UNMASKED)
-def test_layer_without_masks_keeps_its_promises(name):
+def test_layer_without_mask_basics(name):
     make, shape = UNMASKED[name]
     check_layer(make, shape, numerics=name != "random_order", masked=False)
 
 
-def test_files_are_read_on_another_backend():
+def test_files_load_on_another_backend():
     check_other_backend({**UNMASKED, **{name: (make, SHAPE) for name, make in LAYERS.items()}})
 
 
@@ -200,8 +201,8 @@ OVERRIDDEN = {
 }  # fmt: skip
 
 
-def test_nothing_hides_an_attribute_of_keras_or_pytorch():
-    """On PyTorch a layer is a `torch.nn.Module`, which needs its own `parameters`."""
+def test_classes_do_not_shadow_keras_or_torch_attributes():
+    """On PyTorch, layers are `torch.nn.Module`s and need its attributes, such as `parameters`."""
     torch = pytest.importorskip("torch")
     taken = {*dir(keras.Layer), *dir(keras.Model), *dir(torch.nn.Module)} - OVERRIDDEN
     public = [kind for package in (layers, zoo) for kind in vars(package).values()]
@@ -222,7 +223,7 @@ def test_nothing_hides_an_attribute_of_keras_or_pytorch():
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_no_attribute_of_an_instance_hides_one_of_pytorch(name):
+def test_instances_do_not_shadow_torch_attributes(name):
     torch = pytest.importorskip("torch")
     for layer in tiny(name)._flatten_layers():
         if type(layer).__module__.startswith("keras_permix"):

@@ -1,4 +1,4 @@
-"""Mixers by name are their layers, with defaults that give way to what is asked for."""
+"""Test mixers created by name: defaults, overrides, padding and custom layers."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ X = np.random.default_rng(0).normal(size=(2, 8, 16)).astype("float32")
 
 
 @pytest.mark.parametrize("name", MIXERS)
-def test_every_name_is_a_mixer_that_knows_its_depth(name):
+def test_make_mixer_sets_defaults_and_depth(name):
     layer = make_mixer(name, layer_index=1, num_layers=3, dropout=0.25, name="mixer")
     assert type(layer) is MIXERS[name].layer
     assert tuple(layer(X).shape) == X.shape
@@ -26,7 +26,7 @@ def test_every_name_is_a_mixer_that_knows_its_depth(name):
         assert (config["layer_index"], config["num_layers"]) == (1, 3)
 
 
-def test_what_a_dict_says_goes_first():
+def test_dict_overrides_arguments():
     spec = {"name": "circular_shift", "group_size": 4, "dropout": 0.5}
     layer = make_mixer(spec, dropout=0.1)
     assert (type(layer), layer.group_size, layer.dropout) == (CSP, 4, 0.5)
@@ -35,7 +35,7 @@ def test_what_a_dict_says_goes_first():
 
 @pytest.mark.parametrize("name", MIXERS)
 @pytest.mark.parametrize("use_bias", [False, True])
-def test_projections_are_as_wide_as_asked_and_have_biases_or_none(name, use_bias):
+def test_projection_width_and_bias(name, use_bias):
     layer = make_mixer(name, inner_dim=24, use_bias=use_bias)
     layer.build(X.shape)
     denses = [getattr(layer, f"{part}_dense", None) for part in ("value", "qkv", "output")]
@@ -47,7 +47,7 @@ def test_projections_are_as_wide_as_asked_and_have_biases_or_none(name, use_bias
     }
 
 
-def test_what_a_dict_says_of_projections_goes_first():
+def test_dict_overrides_projection_arguments():
     spec = {"name": "attention", "num_heads": 2, "head_dim": 3, "use_qkv_bias": True}
     layer = make_mixer(spec, inner_dim=24, use_bias=False)
     assert (layer.head_dim, layer.use_qkv_bias, layer.use_output_bias) == (3, True, False)
@@ -55,7 +55,7 @@ def test_what_a_dict_says_of_projections_goes_first():
         make_mixer("attention", inner_dim=20)
 
 
-def test_a_name_with_a_default_is_its_layer_with_that_argument():
+def test_max_exchange_sets_order_of_slice_sort():
     layer, other = make_mixer("max_exchange"), SliceSort("max_exchange")
     assert layer.order == other.order == "max_exchange"
 
@@ -70,7 +70,7 @@ def test_a_name_with_a_default_is_its_layer_with_that_argument():
         ("unit", "unit"),
     ],
 )
-def test_what_numpy_holds_is_kept_as_plain_values(given, plain):
+def test_numpy_arguments_become_plain_values(given, plain):
     found = check_mixer({"name": "csp", "shift": given})["shift"]
     assert found == plain and type(found) is type(plain)
     specs = check_mixers([{"name": "csp", "shift": given}] * 2, num_layers=2)
@@ -78,7 +78,7 @@ def test_what_numpy_holds_is_kept_as_plain_values(given, plain):
 
 
 @pytest.mark.parametrize("spec", ["convolution", None, {"num_heads": 2}, {"name": ["csp"]}])
-def test_unknown_name_is_named(spec):
+def test_unknown_name_raises(spec):
     with pytest.raises(ValueError, match=r"(?s)`mixer` must be one of \('attention'.*Received: mi"):
         make_mixer(spec)
 
@@ -101,8 +101,8 @@ CONFIGURED = {
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
 @pytest.mark.parametrize("name", CONFIGURED)
-def test_values_of_padding_are_ignored(name, value):
-    """Neither outputs of real tokens nor gradients depend on what padding holds."""
+def test_padding_values_are_ignored(name, value):
+    """Outputs of real tokens and gradients do not depend on the values of padding."""
     layer = make_mixer(CONFIGURED[name])
     layer.build(X.shape)
     mask = keras.ops.convert_to_tensor(PADDED)
@@ -119,7 +119,7 @@ def test_values_of_padding_are_ignored(name, value):
 
 
 @pytest.mark.parametrize("name", [name for name in CONFIGURED if "attention" in name])
-def test_values_of_padding_reach_no_weight(name):
+def test_padding_values_do_not_reach_weights(name):
     layer = make_mixer(CONFIGURED[name])
     inputs = keras.Input(X.shape[1:]), keras.Input(X.shape[1:2], dtype="bool")
     outputs = keras.ops.where(inputs[1][..., None], layer(inputs[0], mask=inputs[1]), 0.0)
@@ -132,13 +132,13 @@ def test_values_of_padding_reach_no_weight(name):
 
 @keras.saving.register_keras_serializable("tests")
 class Doubling(keras.layers.Layer):
-    """A mixer that this package does not know."""
+    """A custom mixer from outside this package."""
 
     def call(self, x):
         return 2 * x
 
 
-def test_a_layer_is_copied_by_its_config():
+def test_layer_is_copied_from_config():
     given = CSP(group_size=4, use_value_bias=True, inner_dim=8)
     spec = check_mixer(given)
     assert spec["name"] == "csp" and check_mixer(spec) == spec
@@ -150,7 +150,7 @@ def test_a_layer_is_copied_by_its_config():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_layer_of_another_package_is_copied_as_well(dtype):
+def test_custom_layer_is_copied(dtype):
     spec = check_mixer(Doubling())
     assert spec["name"] == "custom" and check_mixer(spec) == spec
     layer = make_mixer(spec, name="mixer", dtype=dtype, dropout=0.5)
@@ -160,7 +160,7 @@ def test_a_layer_of_another_package_is_copied_as_well(dtype):
 @pytest.mark.parametrize(
     "mixer", [Doubling(), lambda index: (Doubling(), CSP(group_size=4))[index]]
 )
-def test_models_take_layers_and_functions(mixer, tmp_path):
+def test_models_accept_layers_and_functions(mixer, tmp_path):
     model = tiny("ViT", mixer=mixer)
     first, second = (model.get_layer(f"block_{index}").mixer for index in range(2))
     assert first is not second and type(first) is Doubling
@@ -180,7 +180,7 @@ def test_models_take_layers_and_functions(mixer, tmp_path):
     assert not (tmp_path / "preset").exists()
 
 
-def test_a_layer_of_this_package_is_stored_in_presets(tmp_path):
+def test_preset_stores_mixer_layers(tmp_path):
     model = tiny("ViT", mixer=lambda index: CSP(group_size=4 if index else 2))
     model.save_to_preset(tmp_path / "preset")
     loaded = type(model).from_preset(tmp_path / "preset")

@@ -1,4 +1,4 @@
-"""Layers that stream give in pieces what they give for the whole sequence, and what NumPy gives."""
+"""Test streaming layers in pieces, against the whole sequence and NumPy."""
 
 from functools import partial
 
@@ -13,11 +13,11 @@ from tests.layers.attention.test_simple_attention import attend
 from tests.layers.mixing.test_causal_csp import expected as permuted
 from tests.oracle import attention, mega
 
-TOKENS = 70  # more than the operators' own chunks of 32 and 64
+TOKENS = 70  # more than the operators' internal chunks of 32 and 64
 X = np.random.default_rng(0).normal(size=(3, TOKENS, 8)).astype("float32")
 MASK = np.random.default_rng(1).random((3, TOKENS)) < 0.7
 MASK[0] = True
-MASK[1, :3] = False  # tokens that depend on no real one
+MASK[1, :3] = False  # tokens without a real predecessor
 PIECES = {"whole": [TOKENS], "chunks": [1, 40, 2, 27], "tokens": [1] * TOKENS}
 CASES = [(pieces, "float32") for pieces in PIECES]
 CASES += [("chunks", "mixed_bfloat16"), ("chunks", "mixed_float16")]
@@ -52,7 +52,7 @@ def average(layer, x, mask):
     return mega.silu(mega.damped_ema(x, *in_float64(layer.weights), mask=mask))
 
 
-# name -> (layer, what it must give)
+# name -> (layer, reference)
 LAYERS = {
     "linear attention": (partial(LinearAttention, 2, causal=True), linear),
     "simple attention": (partial(SimpleAttention, 2, causal=True, scale="valid"), simple),
@@ -64,7 +64,7 @@ LAYERS = {
 
 
 def stream(layer, pieces, mask=None):
-    """The outputs of all pieces, and their states."""
+    """Return the outputs of all pieces, and the initial and all later states."""
     call, state, end, outputs = quick(layer.chunk), layer.initial_state(3), 0, []
     states = [state]
     for piece in pieces:
@@ -83,20 +83,20 @@ def described(state):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("pieces", "dtype"), CASES)
 @pytest.mark.parametrize("name", LAYERS)
-def test_pieces_give_the_values_of_numpy(name, pieces, dtype, masked):
+def test_pieces_match_numpy(name, pieces, dtype, masked):
     make, expected = LAYERS[name]
     layer, mask = make(dtype=dtype), MASK if masked else None
     layer.build(X.shape)
     outputs, states = stream(layer, PIECES[pieces], mask)
     assert_close(outputs, expected(layer, X, mask), dtype=layer.compute_dtype)
     assert all(described(state) == described(states[0]) for state in states)
-    # A state that held its gradient would hold all that came before.
+    # A state that tracks gradients would keep all previous pieces in memory.
     assert not any(getattr(x, "requires_grad", False) for x in keras.tree.flatten(states[-1]))
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
-def test_pieces_give_what_the_whole_sequence_gives(name, masked):
+def test_pieces_match_whole_sequence(name, masked):
     layer, mask = LAYERS[name][0](), MASK if masked else None
     whole = to_numpy(layer(X, mask=mask))
     outputs, _ = stream(layer, PIECES["chunks"], mask)
@@ -104,7 +104,7 @@ def test_pieces_give_what_the_whole_sequence_gives(name, masked):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_step_is_compiled_once(name):
+def test_step_is_compiled_once(name):
     layer, traced = LAYERS[name][0](), []
     whole = to_numpy(layer(X))
 
@@ -112,7 +112,7 @@ def test_a_step_is_compiled_once(name):
         traced.append(1)
         return layer.step(token, state, mask)
 
-    if BACKEND != "torch":  # whose compiler takes a minute
+    if BACKEND != "torch":  # its compiler takes a minute
         step = compiled(step)
     state = layer.initial_state(3)
     real = keras.ops.ones((3,), "bool")
@@ -123,9 +123,9 @@ def test_a_step_is_compiled_once(name):
     assert len(traced) == (5 if BACKEND == "torch" else 1)
 
 
-@pytest.mark.skipif(BACKEND == "tensorflow", reason="Keras' scan there returns states only")
+@pytest.mark.skipif(BACKEND == "tensorflow", reason="Keras' scan returns only states on TensorFlow")
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_step_can_be_scanned(name):
+def test_step_can_be_scanned(name):
     layer = LAYERS[name][0]()
     whole = to_numpy(layer(X))
 
@@ -139,7 +139,7 @@ def test_a_step_can_be_scanned(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_loaded_layer_continues(name, tmp_path):
+def test_loaded_layer_resumes_from_state(name, tmp_path):
     layer = LAYERS[name][0]()
     model = functional(layer, (None, 8))
     whole = to_numpy(layer(X))
@@ -150,7 +150,7 @@ def test_a_loaded_layer_continues(name, tmp_path):
     assert_close(to_numpy(outputs), whole[:, 50:])
 
 
-def test_causal_linear_attention_takes_any_length():
+def test_causal_linear_attention_supports_any_length():
     layer = LinearAttention(2, causal=True)
     model = functional(layer, (None, 8))
     for tokens in (16, 70, 9):
@@ -160,11 +160,11 @@ def test_causal_linear_attention_takes_any_length():
 
 @pytest.mark.parametrize("low", [-20, -60, -300])
 def test_small_keys_do_not_vanish(low):
-    """Where all keys are far below 0, features are scaled; a larger key that follows prevails."""
+    """Features are rescaled if all keys are far below 0; a larger key that follows dominates."""
     layer = LinearAttention(2, causal=True, use_qkv_bias=True)
     layer.build(X.shape)
     kernel, _, output, output_bias = in_float64(layer.weights)
-    first = X[:, :1] @ kernel[:, 16:] @ output + output_bias  # its value alone
+    first = X[:, :1] @ kernel[:, 16:] @ output + output_bias  # only its value
     bias = np.zeros(24, "float32")
     bias[8:16] = low
     layer.qkv_dense.bias.assign(bias)
@@ -187,13 +187,13 @@ def test_small_keys_do_not_vanish(low):
         (MegaBlock(), "causal=True.*Received: causal=False"),
     ],
 )
-def test_only_a_causal_layer_streams(layer, message):
+def test_unsupported_configuration_raises(layer, message):
     layer.build(X.shape)
     with pytest.raises(ValueError, match=message):
         layer.initial_state(3)
 
 
 @pytest.mark.once
-def test_a_layer_is_built_first():
+def test_initial_state_before_build_raises():
     with pytest.raises(ValueError, match="`initial_state` needs a built layer.*built=False"):
         CausalCSP().initial_state(3)

@@ -1,4 +1,4 @@
-"""The recipes of the Long Range Arena hold the papers' values, and their models can be built."""
+"""Test recipes of the Long Range Arena: published values, models and errors."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ ALL = [
 ]
 
 
-def test_every_recipe_is_whole_and_plain():
+def test_recipes_convert_to_json():
     for task, model, scale in ALL:
         recipe = lra_run(task, model, scale, 3).recipe
         assert json.loads(json.dumps(dataclasses.asdict(recipe)))["seed"] == 3
@@ -32,8 +32,8 @@ def test_every_recipe_is_whole_and_plain():
         assert 0 < schedule.warmup_steps
 
 
-# Table 6 and 7 of the paper of CSP, the code of Sliceformer, table 3 of SimpleTRON's paper, and the
-# code of the Dimension Mixer: batch, steps, learning rate, warm-up, weight decay, width, depth.
+# Batch size, steps, learning rate, warm-up steps, weight decay, width and depth. Sources: tables 6
+# and 7 of the CSP paper, table 3 of the SimpleTRON paper, code of Sliceformer and Dimension Mixer.
 PAPERS = {
     ("listops", "csp"): (32, 5000, 5e-2, 1000, 0.1, 512, 4),
     ("text", "csp"): (32, 20000, 5e-2, 8000, 0.1, 256, 4),
@@ -58,7 +58,7 @@ PAPERS = {
 
 
 @pytest.mark.parametrize(("task", "model"), PAPERS)
-def test_recipes_have_the_papers_values(task, model):
+def test_recipes_match_published_values(task, model):
     values = lra_recipe(task, model, "paper")
     optimizer, sizes = values["optimizer"], values["model"]
     assert PAPERS[task, model] == (
@@ -73,8 +73,8 @@ def test_recipes_have_the_papers_values(task, model):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_recipe_of_a_paper_makes_a_model(task):
-    """Of one block, which answers; a test has no room for full attention to 16,384 pixels."""
+def test_paper_recipes_build_models(task):
+    """Build one block and predict. Full attention over 16,384 pixels needs too much memory."""
     for model in [model for found, model, scale in ALL if (found, scale) == (task, "paper")]:
         recipe = lra_run(task, model, "paper", 0, ["model.num_layers=1"]).recipe
         made = make_model(recipe)
@@ -89,11 +89,12 @@ def test_every_recipe_of_a_paper_makes_a_model(task):
     ("task", "shift"),
     [("image", "linear_head"), ("pathfinder", "linear_head"), ("pathx", "power_code")],
 )
-def test_pixels_move_as_in_the_code(task, shift):
+def test_shift_of_image_tasks_matches_released_code(task, shift):
     assert lra_recipe(task, "csp_mega", "paper")["model"]["mixer"]["shift"] == shift
 
 
-# Of the authors' models, the blocks alone. MEGA's have biases for each distance of 2002 or 4002.
+# Parameters of the blocks of the authors' models. MEGA's blocks have biases for 2002 or 4002
+# distances.
 STACKS = {
     ("listops", "transformer"): 8_402_944,
     ("listops", "csp"): 6_305_792,
@@ -110,19 +111,19 @@ STACKS = {
 
 
 @pytest.mark.parametrize(("task", "model"), STACKS)
-def test_blocks_have_the_published_size(task, model):
+def test_blocks_match_published_parameter_counts(task, model):
     made = make_model(lra_run(task, model, "paper").recipe)
     blocks = [layer for layer in made.layers if layer.name.startswith("block_")]
     sizes = [math.prod(weight.shape) for block in blocks for weight in block.trainable_weights]
     assert sum(sizes) == STACKS[task, model]
 
 
-def test_seeds_change_nothing_else():
+def test_seed_changes_only_the_seed_key():
     first, second = (lra_recipe("listops", "csp", seed=seed) for seed in (0, 1))
     assert {key for key in first if first[key] != second[key]} == {"seed"}
 
 
-def test_small_models_are_of_one_size():
+def test_small_models_have_equal_size():
     sizes = {
         tuple(
             lra_recipe("text", model)["model"][key]
@@ -135,7 +136,7 @@ def test_small_models_are_of_one_size():
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
 @pytest.mark.parametrize("suffix", ["", "_res", "_resl"])
-def test_simpletrons_differ_in_the_variant_of_their_block(suffix, scale):
+def test_simpletron_recipes_differ_only_in_variant(suffix, scale):
     values = lra_recipe("text", f"simpletron{suffix}", scale)
     assert values["model"].pop("variant") == f"simple{suffix}"
     assert values["model"]["class_name"] == "SimpleTRON"
@@ -145,7 +146,7 @@ def test_simpletrons_differ_in_the_variant_of_their_block(suffix, scale):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_small_models_can_be_built(model):
+def test_small_recipes_build_models(model):
     assert make_model(lra_run("listops", model).recipe).output_shape == (None, 10)
 
 
@@ -165,7 +166,7 @@ def test_errors(arguments, message):
         lra_recipe(*arguments)
 
 
-# Averages that the papers print. (That of the Sinkhorn Transformer is not of its row.)
+# Averages in the papers. That of the Sinkhorn Transformer is omitted: it does not match its row.
 AVERAGES = {
     "Transformer": 54.39, "Local attention": 46.06, "Linear Transformer": 50.55, "Reformer": 50.67,
     "Sinkformer": 51.18, "Sparse Transformer": 51.24,
@@ -181,7 +182,7 @@ AVERAGES_OF_DM = {
 }  # fmt: skip
 
 
-def test_published_scores_have_the_published_averages():
+def test_published_scores_match_published_averages():
     checked = 0
     for paper, models in PUBLISHED.items():
         averages = AVERAGES_OF_DM if "Dimension Mixer" in paper else AVERAGES
@@ -194,7 +195,7 @@ def test_published_scores_have_the_published_averages():
     assert checked == len(AVERAGES) + len(AVERAGES_OF_DM)
 
 
-def test_models_have_their_papers_rows():
+def test_models_have_published_rows():
     assert set(ROWS) <= set(MODELS)
     assert published_score("text", "fourier") is None
     assert published_score("pathx", "csp") is None

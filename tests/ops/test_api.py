@@ -1,4 +1,4 @@
-"""Names, errors, symbolic calls, and which implementation serves a call."""
+"""Test public names, errors, symbolic calls and chosen implementations."""
 
 import keras
 import numpy as np
@@ -103,7 +103,7 @@ def test_errors(case):
 
 
 @pytest.mark.parametrize("name", ["csp", "slice_sort", "channel_shift", "group_sort"])
-def test_the_native_implementation_serves(name):
+def test_native_implementation_is_chosen(name):
     arguments = {"csp": ((0,) * 4, 2), "channel_shift": ((0,) * 4,)}.get(name, ())
     explanation = ops.explain(name, X, *arguments)
     assert explanation.chosen != "reference"

@@ -1,4 +1,4 @@
-"""Butterfly permutations against the authors' tables and plain NumPy, on any axis."""
+"""Test butterfly permutations against the authors' tables and NumPy, on all axes."""
 
 import keras
 import numpy as np
@@ -16,19 +16,19 @@ SIZES = [(8, 2), (8, 4), (8, 8), (12, 4), (27, 3), (32, 4), (64, 8), (20, 10), (
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_orders_are_the_authors(name):
+def test_orders_match_authors(name):
     size, block = map(int, name.split("_"))
     strides = GOLDEN[f"strides_{name}"]
     assert ops.butterfly_stages(size, block) == len(strides)
     for stage, (stride, positions) in enumerate(zip(strides, GOLDEN[f"perm_{name}"], strict=True)):
         permuted = to_numpy(ops.butterfly_permute(np.arange(size), block, stage, axis=0))
         np.testing.assert_array_equal(permuted, positions)
-        assert permuted[1] - permuted[0] == stride  # of the tokens of a block
+        assert permuted[1] - permuted[0] == stride  # within a block
         assert oracle.order(size, block, stage) == positions.tolist()
 
 
 @pytest.mark.parametrize(("size", "block"), SIZES)
-def test_stages_mix_completely_and_fewer_do_not(size, block):
+def test_stages_are_necessary_and_sufficient(size, block):
     count = ops.butterfly_stages(size, block)
     assert block**count >= size > block ** (count - 1)
     reached = [{n} for n in range(size)]
@@ -44,12 +44,12 @@ def test_stages_mix_completely_and_fewer_do_not(size, block):
 
 
 def test_number_of_stages_is_exact():
-    """A quotient of logarithms says 4 for 125 and 5."""
+    """Rounding up the quotient of logarithms would return 4 for size 125 and block 5."""
     assert ops.butterfly_stages(125, 5) == 3
     assert ops.butterfly_stages(3**20, 3) == 20
 
 
-def test_order_of_stages_does_not_matter_but_repeating_one_does():
+def test_stages_mix_in_any_order_without_repeats():
     assert ops.butterfly_mixes(64, 4, [2, 0, 1])
     assert not ops.butterfly_mixes(64, 4, [2, 0, 2])
 
@@ -68,7 +68,7 @@ def test_any_axis_and_dtype(axis, dtype):
         np.testing.assert_array_equal(to_numpy(back), to_numpy(tensor))
 
 
-def test_gradient_is_the_inverse():
+def test_gradient_applies_the_inverse():
     rng = np.random.default_rng(0)
     x, cotangent = (rng.normal(size=(2, 8, 3)).astype("float32") for _ in range(2))
     _, gradient = value_and_gradient(lambda t: ops.butterfly_permute(t, 4, 1, axis=1), x, cotangent)
@@ -95,7 +95,7 @@ def test_symbolic_calls_of_any_length():
         np.testing.assert_array_equal(model.predict(x, verbose=0), wanted)
 
 
-def test_the_reference_serves():
+def test_explain_chooses_reference():
     x = np.zeros((2, 8, 3), "float32")
     assert ops.explain("butterfly_permute", x, 2, 1, axis=1).chosen == "reference"
     assert ops.explain(ops.butterfly_unpermute, x, 2, 1, axis=1).chosen == "reference"
@@ -115,7 +115,7 @@ def test_the_reference_serves():
         (8, 2, 0, 1.0, "`axis` must be an integer of at least -1.*axis=1.0"),
     ],
 )
-def test_wrong_argument_is_named(size, block, stage, axis, message):
+def test_wrong_argument_raises(size, block, stage, axis, message):
     for op in (ops.butterfly_permute, ops.butterfly_unpermute):
         with pytest.raises(ValueError, match=f"(?s){message}"):
             op(np.zeros(size), block, stage, axis=axis)
@@ -125,6 +125,6 @@ def test_wrong_argument_is_named(size, block, stage, axis, message):
                 function(size, block)
 
 
-def test_a_size_that_is_no_integer_is_named():
+def test_non_integer_size_raises():
     with pytest.raises(ValueError, match="`size` must be an integer.*size=8.0"):
         ops.butterfly_stages(8.0, 2)

@@ -1,4 +1,4 @@
-"""The damped EMA: every form against the recurrence written out, and the authors' numbers."""
+"""Test all implementations of `damped_ema` against the recurrence and the authors' values."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ FORMS = ("chunked", "fft", "reference")
 
 
 def make(tokens, directions=1, channels=3, dim=4):
-    """Tokens and parameters; the decays are slow enough to reach over many chunks."""
+    """Return tokens and parameters. The decays are slow enough to span many chunks."""
     rng = np.random.default_rng(tokens)
     rows = (directions * channels, dim)
     parameters = [rng.normal(size=rows) - shift for shift in (3, 1, 0, 0)]
@@ -30,7 +30,7 @@ def in_float64(arrays):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("direction", ["uni", "bi"])
-def test_values_are_the_authors(direction, form):
+def test_values_match_authors(direction, form):
     golden = load_golden("mega_parts")
     parameters = [golden[f"{direction}_{name}"].astype("float32") for name in NAMES]
     x = golden["x"].astype("float32")
@@ -38,7 +38,7 @@ def test_values_are_the_authors(direction, form):
     assert_close(to_numpy(outputs), golden[f"{direction}_out"])
 
 
-def test_oracle_has_the_authors_taps():
+def test_oracle_taps_match_authors():
     golden = load_golden("mega_parts")
     for direction in ("uni", "bi"):
         parameters = [golden[f"{direction}_{name}"] for name in NAMES[:4]]
@@ -46,7 +46,7 @@ def test_oracle_has_the_authors_taps():
         np.testing.assert_allclose(taps, golden[f"{direction}_kernel"], rtol=1e-12)
 
 
-# Chunks have 64 tokens: less than one, whole ones, and one more than whole ones.
+# Chunks have 64 tokens: less than a chunk, full chunks, and one more token than full chunks.
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("tokens", "truncation", "directions"),
@@ -82,7 +82,7 @@ def test_values_and_gradients(tokens, truncation, directions, form):
 @pytest.mark.parametrize("form", FORMS[:2])
 @pytest.mark.parametrize(("directions", "truncation"), [(1, None), (2, None), (2, 5000)])
 def test_many_tokens(directions, truncation, form):
-    """More chunks than runs of runs of chunks; on some backends not all channels at once."""
+    """Use more chunks than two levels of runs hold. Some backends split the channels."""
     x, *parameters = make(20_000, directions, channels=12)
     outputs = ops.damped_ema(x, *parameters, truncation=truncation, implementation=form)
     wanted = oracle.damped_ema_of_many(*in_float64([x, *parameters]), truncation)
@@ -90,8 +90,8 @@ def test_many_tokens(directions, truncation, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_parameters_learn(form):
-    """Differences of the oracle are the gradient; so each form has it, in every parameter."""
+def test_parameter_gradients(form):
+    """Compare the gradient of every parameter with finite differences of the oracle."""
     arrays = make(70, directions=2, channels=2, dim=2)
     x, parameters = arrays[0], arrays[1:]
     step = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def test_low_precision_averages_in_float32(dtype):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_float64_is_averaged_in_float64(form):
+def test_float64_is_preserved(form):
     x, *parameters = in_float64(make(193, directions=2))
     if keras.config.backend() == "jax":
         pytest.skip("JAX has no float64 unless a flag is set")
@@ -134,13 +134,13 @@ def test_float64_is_averaged_in_float64(form):
     assert_close(to_numpy(outputs), wanted, dtype="float64", kind="ema")
 
 
-def test_padding_may_hold_anything():
+def test_padding_values_are_ignored():
     x, *parameters = make(70)
     mask = np.arange(70) < 66
     x[:, 66:] = np.nan
     outputs = to_numpy(ops.damped_ema(x, *parameters, mask=np.tile(mask, (2, 1))))
-    alone = oracle.damped_ema(x[:, :66], *in_float64(parameters))
-    assert_close(outputs[:, :66], alone, kind="ema")
+    wanted = oracle.damped_ema(x[:, :66], *in_float64(parameters))
+    assert_close(outputs[:, :66], wanted, kind="ema")
 
 
 def test_decays_of_zero_and_almost_one():
@@ -152,7 +152,7 @@ def test_decays_of_zero_and_almost_one():
     assert_close(outputs, oracle.damped_ema(x, *in_float64(parameters)), kind="ema")
 
 
-def test_stream_is_the_recurrence():
+def test_stream_matches_recurrence():
     x, *parameters = make(20)
     state = np.zeros((2, 3, 4), "float32")
     parts = []
@@ -163,9 +163,9 @@ def test_stream_is_the_recurrence():
     assert_close(np.concatenate(parts, axis=1), wanted, kind="ema")
 
 
-# PyTorch's own compiler warns of what PyTorch deprecates.
+# torch.compile uses deprecated PyTorch APIs.
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # of Keras, cached
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # cached functions in Keras
 @pytest.mark.parametrize("truncation", [None, 100])
 def test_compiled(truncation):
     x, *parameters = make(193, 2)
@@ -189,7 +189,7 @@ def test_symbolic_calls_of_any_length(truncation, form):
         assert_close(model.predict(x, verbose=0), wanted, kind="ema")
 
 
-def test_every_form_can_be_asked_for():
+def test_explain_lists_all_implementations():
     arrays = make(8)
     explanation = ops.explain("damped_ema", *arrays, mask=np.ones((2, 8), bool))
     assert explanation.chosen == (dispatch.FORCED or "chunked")
@@ -210,7 +210,7 @@ X, *PARAMETERS = make(8)
         ({5: np.zeros(6, "float32")}, {}, r"`omega` must have the shape \(channels,\).*\(6,\)"),
     ],
 )
-def test_wrong_argument_is_named(changes, options, message):
+def test_wrong_argument_raises(changes, options, message):
     arrays = [changes.get(number, array) for number, array in enumerate((X, *PARAMETERS))]
     with pytest.raises(ValueError, match=message):
         ops.damped_ema(*arrays, **options)

@@ -1,6 +1,6 @@
-"""`dense`, the product that all projections are made of: which way it takes, and what it refuses.
+"""Test implementations, dtypes and errors of `dense`.
 
-Its values and gradients are tested as the layer's.
+Gradients are tested with the `Dense` layer.
 """
 
 import keras
@@ -15,34 +15,35 @@ KERNEL = np.random.default_rng(1).normal(size=(6, 4)).astype("float32")
 BIAS = np.arange(4, dtype="float32")
 
 
-def ways(x):
+def supported(x):
+    """Return the names of implementations that support `x`."""
     objections = ops.explain("dense", x, KERNEL).objections
     return [name for name, objection in objections.items() if not objection]
 
 
 @pytest.mark.parametrize("x", [X, X[0], X[None], X[:0]], ids=lambda x: str(x.shape))
-def test_every_way_gives_the_values_of_numpy(x):
-    for way in ways(x):
-        outputs = ops.dense(x, KERNEL, BIAS, implementation=way)
+def test_values_match_numpy(x):
+    for name in supported(x):
+        outputs = ops.dense(x, KERNEL, BIAS, implementation=name)
         assert_close(to_numpy(outputs), x @ KERNEL + BIAS)
-        assert_close(to_numpy(ops.dense(x, KERNEL, implementation=way)), x @ KERNEL)
+        assert_close(to_numpy(ops.dense(x, KERNEL, implementation=name)), x @ KERNEL)
 
 
 @pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX has no float64 without a flag")
-def test_float64_stays():
+def test_float64_is_preserved():
     x, kernel = X.astype("float64"), KERNEL.astype("float64")
-    for way in ways(x):
-        outputs = to_numpy(ops.dense(x, kernel, implementation=way))
+    for name in supported(x):
+        outputs = to_numpy(ops.dense(x, kernel, implementation=name))
         np.testing.assert_allclose(outputs, x @ kernel, rtol=1e-12)
 
 
-def test_kernel_of_another_dtype():
+def test_kernel_of_different_dtype():
     x = X.astype("float16")
-    for way in ways(x):
-        assert_close(to_numpy(ops.dense(x, KERNEL, BIAS, implementation=way)), x @ KERNEL + BIAS)
+    for name in supported(x):
+        assert_close(to_numpy(ops.dense(x, KERNEL, BIAS, implementation=name)), x @ KERNEL + BIAS)
 
 
-def test_explain_knows_it():
+def test_explain():
     needs_cpu()
     chosen = "flat" if keras.config.backend() == "jax" else "reference"
     assert ops.explain("dense", X, KERNEL, BIAS).chosen == chosen
@@ -58,6 +59,6 @@ def test_symbolic_call():
 
 
 @pytest.mark.parametrize("arrays", [(X[0, 0], KERNEL), (X, KERNEL.T), (X, KERNEL, BIAS[1:])])
-def test_wrong_shapes_are_named(arrays):
+def test_wrong_shapes_raise(arrays):
     with pytest.raises(ValueError, match="(?s)`x`, `kernel` and `bias` must have.*Received: x.sh"):
         ops.dense(*arrays)

@@ -1,4 +1,4 @@
-"""What `explain` says is what runs: by choice, by force, in a model, for tensors without values."""
+"""Test dispatch: selection, forced implementations, `explain`, exports and empty tensors."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ SCHEDULE = ops.ShiftSchedule("linear", 4)
 
 @pytest.fixture
 def served(monkeypatch):
-    """Every row notes its name when it runs, as does one that needs a device that is not there."""
+    """Record the names of implementations that run, and add one for a missing device."""
     names = []
 
     def noting(name, function):
@@ -37,13 +37,13 @@ def served(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["bool", "complex64"])
 @pytest.mark.parametrize("name", ["csp", "group_sort", "slice_sort", "max_exchange"])
-def test_what_has_no_order_is_refused(name, dtype):
+def test_unordered_dtype_raises(name, dtype):
     arguments = [STEPS, 2] if name == "csp" else []
     with pytest.raises(ValueError, match=f"`x` must be floating or integer.*x.dtype={dtype}"):
         getattr(ops, name)(X.astype(dtype), *arguments)
 
 
-def test_an_implementation_is_forced_where_there_is_one(monkeypatch, served):
+def test_forced_name_of_another_op_is_ignored(monkeypatch, served):
     usual = ops.explain("max_exchange", X).chosen
     other = next(row.name for row in dispatch.NATIVE.ROWS if row.op == "damped_ema")
     monkeypatch.setattr(dispatch, "FORCED", other)
@@ -53,37 +53,37 @@ def test_an_implementation_is_forced_where_there_is_one(monkeypatch, served):
     assert served == [usual]
 
 
-def test_the_reference_is_forced_everywhere(monkeypatch, served):
+def test_reference_can_be_forced(monkeypatch, served):
     monkeypatch.setattr(dispatch, "FORCED", "reference")
     assert ops.explain("csp", X, STEPS, 2).chosen == "reference"
     ops.csp(X, STEPS, 2)
     assert served == []
 
 
-def test_what_is_forced_and_cannot_serve_says_why(monkeypatch, served):
+def test_forced_unsupported_implementation_raises(monkeypatch, served):
     monkeypatch.setattr(dispatch, "FORCED", "elsewhere")
     for call in (lambda: ops.group_sort(X, 2), lambda: ops.explain("group_sort", X, 2)):
         with pytest.raises(ValueError, match="'elsewhere' cannot serve.*it needs device abacus"):
             call()
 
 
-def test_what_is_asked_for_and_cannot_serve_says_why(served):
+def test_requested_unsupported_implementation_raises(served):
     with pytest.raises(ValueError, match="(?s)'elsewhere' cannot serve.*abacus.*shape=.2, 8, 4."):
         ops.group_sort(X, 2, implementation="elsewhere")
 
 
-def test_an_unknown_name_cannot_be_forced(monkeypatch):
+def test_forced_unknown_name_raises(monkeypatch):
     monkeypatch.setattr(dispatch, "FORCED", "magic")
     for call in (lambda: ops.max_exchange(X), lambda: ops.explain("max_exchange", X)):
         with pytest.raises(ValueError, match="`KERAS_PERMIX_IMPLEMENTATION` must be one.*'magic'"):
             call()
 
 
-@pytest.mark.skipif(keras.config.backend() == "torch", reason="it says itself when it exports")
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch detects exports")
 @pytest.mark.parametrize(
     ("op", "arguments"), [("csp", (STEPS, 2)), ("max_exchange", ()), ("sinkhorn", ())]
 )
-def test_what_is_exported_is_served_by_what_files_have(op, arguments):
+def test_exporting_selects_reference(op, arguments):
     x = np.zeros((2, 4, 4), "float32") if op == "sinkhorn" else X
     with ops.exporting():
         assert ops.explain(op, x, *arguments).chosen == "reference"
@@ -93,8 +93,8 @@ def test_what_is_exported_is_served_by_what_files_have(op, arguments):
     assert ops.explain(op, x, *arguments).chosen != "reference"
 
 
-def test_exports_end_each_for_itself():
-    """As those of two threads do, neither of which began within the other."""
+def test_overlapping_exports():
+    """Exports in two threads may overlap without being nested."""
     first, second = ops.exporting(), ops.exporting()
     first.__enter__()
     second.__enter__()
@@ -104,46 +104,46 @@ def test_exports_end_each_for_itself():
     assert not dispatch.EXPORTING
 
 
-@pytest.mark.skipif(keras.config.backend() == "torch", reason="it says itself when it exports")
-def test_nothing_is_forced_upon_an_export(monkeypatch):
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch detects exports")
+def test_exporting_overrides_forced_implementation(monkeypatch):
     monkeypatch.setattr(dispatch, "FORCED", "native")
     with ops.exporting():
         assert ops.explain("csp", X, STEPS, 2).chosen == "reference"
     assert ops.explain("csp", X, STEPS, 2).chosen == "native"
 
 
-def test_an_argument_is_stronger_than_force(monkeypatch, served):
+def test_argument_overrides_forced_implementation(monkeypatch, served):
     monkeypatch.setattr(dispatch, "FORCED", "elsewhere")
     ops.group_sort(X, 2, implementation="reference")
     assert served == []
 
 
-def test_what_is_explained_runs(served):
+def test_explained_implementation_runs(served):
     chosen = ops.explain("group_sort", X, 2).chosen
     ops.group_sort(X, 2)
     assert served == [chosen] and chosen != "elsewhere"
 
 
-@pytest.mark.skipif(keras.config.backend() == "torch", reason="its compiler has no `explain`")
-def test_a_compiled_function_is_explained_from_inside(served):
-    said = []
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="no `explain` in torch.compile")
+def test_explain_inside_compiled_function(served):
+    explained = []
 
     @compiled
     def function(x):
-        said.append(ops.explain("group_sort", x, 2).chosen)
+        explained.append(ops.explain("group_sort", x, 2).chosen)
         return ops.group_sort(x, 2)
 
     function(keras.ops.convert_to_tensor(X))
-    assert said and said[-1] == served[-1]
+    assert explained and explained[-1] == served[-1]
 
 
-def test_a_symbolic_call_does_not_know_the_device(served):
+def test_symbolic_call_on_unknown_device(served):
     explanation = ops.explain("group_sort", keras.Input((8, 4)), 2)
     assert explanation.chosen is None
     assert "elsewhere: unknown: it depends on the device, known when it runs" in str(explanation)
 
 
-def test_a_symbolic_call_knows_what_does_not_depend_on_the_device(monkeypatch):
+def test_symbolic_call_without_device_requirements(monkeypatch):
     rows = (Row("group_sort", "small", print, max_group=1), Row("group_sort", "all", print))
     monkeypatch.setattr(dispatch.NATIVE, "ROWS", rows)
     explanation = ops.explain("group_sort", keras.Input((8, 4)), 2)
@@ -154,7 +154,7 @@ def test_a_symbolic_call_knows_what_does_not_depend_on_the_device(monkeypatch):
     assert "all: unknown: it depends on the number of tokens" in str(explanation)
 
 
-def test_who_needs_a_device_does_not_claim_an_unknown_one(monkeypatch):
+def test_device_requirement_rejects_unknown_device(monkeypatch):
     monkeypatch.setattr(dispatch.RUNTIME, "hardware", lambda x: Hardware())
     row = Row("group_sort", "elsewhere", print, devices=("abacus",))
     monkeypatch.setattr(dispatch.NATIVE, "ROWS", (row,))
@@ -166,7 +166,7 @@ def test_who_needs_a_device_does_not_claim_an_unknown_one(monkeypatch):
 
 
 @pytest.mark.parametrize("steps", [STEPS, SCHEDULE], ids=["steps", "schedule"])
-def test_an_op_in_a_model_is_saved(steps, tmp_path):
+def test_model_with_ops_is_saved(steps, tmp_path):
     inputs = keras.Input((None, 4))
     outputs = ops.slice_sort(ops.csp(inputs, steps, 2), (True, False, True, False))
     model = keras.Model(inputs, outputs)
@@ -189,14 +189,14 @@ def attention(x, **mask):
     return ops.simple_attention(*[x[:, :, None]] * 3, **mask)[:, :, 0]
 
 
-# Calls of `x`, (batch, tokens, 4), and of a mask where there is one.
+# Ops as functions of `x`, (batch, tokens, 4), and an optional mask.
 EMPTY = {
     "channel_shift": lambda x, **mask: ops.channel_shift(x, STEPS, **mask),
     "channel_shift by schedule": lambda x, **mask: ops.channel_shift(x, SCHEDULE, **mask),
     "group_sort": lambda x, **mask: ops.group_sort(x, **mask),
     "group_sort 1": lambda x, **mask: ops.group_sort(x, 1, **mask),
     "csp": lambda x, **mask: ops.csp(x, STEPS, 2, **mask),
-    "csp of four": lambda x, **mask: ops.csp(x, STEPS, 4, **mask),
+    "csp in groups of 4": lambda x, **mask: ops.csp(x, STEPS, 4, **mask),
     "csp by schedule": lambda x, **mask: ops.csp(x, SCHEDULE, 3, ragged=True, **mask),
     "csp reference": lambda x, **mask: ops.csp(x, STEPS, 2, align="reference", **mask),
     "csp ragged": lambda x, **mask: ops.csp(x, STEPS, 3, ragged=True, **mask),
@@ -215,13 +215,13 @@ MASKED = [name for name in EMPTY if not name.startswith("butterfly")]
 @pytest.mark.parametrize(
     ("name", "masked"), [*((name, False) for name in EMPTY), *((name, True) for name in MASKED)]
 )
-def test_nothing_becomes_nothing(name, masked, shape):
+def test_empty_tensors_keep_their_shape(name, masked, shape):
     mask = {"mask": np.ones(shape[:2], bool)} if masked else {}
     results = value_and_gradient(lambda x: EMPTY[name](x, **mask), floats(*shape), floats(*shape))
     assert [tuple(result.shape) for result in results] == [shape] * 2
 
 
-def test_a_copy_of_nothing_is_explained():
+def test_explain_empty_tensor():
     explanation = ops.explain("csp", floats(2, 0, 4), STEPS, 2)
     assert explanation.chosen == "copy"
     assert "reference: it is not used for empty tensors" in str(explanation)
@@ -239,7 +239,7 @@ def test_other_empty_shapes():
         ops.butterfly_permute(floats(2, 0, 4), 2, 1, axis=1)
 
 
-@pytest.mark.skipif(keras.config.backend() != "torch", reason="tensors cannot be written to")
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="tensors are immutable")
 @pytest.mark.parametrize(
     "identity",
     [
@@ -250,13 +250,13 @@ def test_other_empty_shapes():
         lambda x: ops.butterfly_permute(x, 2, 0, axis=1),
     ],
 )
-def test_an_identity_is_a_copy(identity):
+def test_identity_returns_a_copy(identity):
     x = keras.ops.convert_to_tensor(X.copy())
     identity(x)[:] = 7
     np.testing.assert_array_equal(to_numpy(x), X)
 
 
-def test_plans_of_schedules_are_plans_of_steps():
+def test_plan_of_schedule_equals_plan_of_steps():
     schedule = ops.ShiftSchedule("linear", 4)
     for tokens in (8, 6):
         steps = tuple(ops.shift_steps("linear", tokens, 4).tolist())
@@ -266,7 +266,7 @@ def test_plans_of_schedules_are_plans_of_steps():
     assert Plan(steps, 2).at(8).steps is Plan(steps, 2).at(8).steps, "reduced once"
 
 
-def test_a_mask_is_what_is_not_zero():
+def test_nonzero_mask_values_are_true():
     x = np.random.default_rng(0).normal(size=(1, 6, 4)).astype("float32")
     mask = np.array([[2.0, 0.5, 0.0, 1.0, 0.0, 3.0]], "float32")
     for implementation in (None, "reference"):
@@ -278,13 +278,13 @@ def test_a_mask_is_what_is_not_zero():
         assert not results[0][0, [2, 4]].any() and results[0][0, [0, 1, 3, 5]].all()
 
 
-def test_nothing_is_served_whatever_is_asked_for():
+def test_empty_tensor_with_requested_implementation():
     name = ops.explain("group_sort", np.ones((1, 4, 3), "float32"), 2).chosen
     empty = np.zeros((2, 0, 3), "float32")
     assert ops.group_sort(empty, 2, implementation=name).shape == (2, 0, 3)
 
 
-def test_descending_takes_any_booleans_and_nothing_else():
+def test_descending_accepts_only_booleans():
     x = np.array([[[1.0, 1.0], [2.0, 2.0]]], "float32")
     up_and_down = ops.slice_sort(x, (np.bool_(False), True))
     np.testing.assert_array_equal(to_numpy(up_and_down), [[[1, 2], [2, 1]]])

@@ -1,4 +1,4 @@
-"""Operators against numbers from the authors' code."""
+"""Test ops against golden values from the authors' code."""
 
 import keras
 import numpy as np
@@ -46,7 +46,7 @@ def test_csp(name):
     np.testing.assert_array_equal(result, CSP[name].astype("float32"))
 
 
-def test_shift_is_the_matrix_of_the_paper():
+def test_shift_matches_matrix_of_paper():
     x = np.arange(7, dtype="float32").reshape(1, 7, 1)
     shifted = to_numpy(ops.channel_shift(x, (2,)))[0, :, 0]
     np.testing.assert_array_equal(shifted, CSP["S_7_2"] @ x[0, :, 0])

@@ -1,6 +1,7 @@
-"""Masked permutations against the oracle, bit for bit: the reference, and what serves by itself.
+"""Test masked permutations against the NumPy oracle, bit for bit.
 
-One batch holds every kind of mask: padding never matters, to values or to gradients.
+Cases run with the reference and with the implementation chosen by default. One batch holds every
+kind of mask. Neither values nor gradients may depend on padding.
 """
 
 import keras
@@ -29,7 +30,7 @@ COTANGENT = np.random.default_rng(1).integers(1, 99, X.shape).astype("float32")
 SMALL = (0, 1, 5, -1, 12, 40, -40)
 HUGE = (0, 2**31, -(2**31) - 1, 2**62 + 3, -(2**63), 10**30 + 1, -(10**30))
 
-# Steps of a schedule are those for the number of real tokens. The oracle gets its name and sizes.
+# Schedules use the number of real tokens. The oracle gets the name and sizes of a schedule.
 SCHEDULES = {
     "linear": ShiftSchedule("linear", 7),
     "linear_paper": ShiftSchedule("linear_paper", 7),
@@ -42,7 +43,7 @@ SCHEDULES = {
     "zero": ShiftSchedule("zero", 7),
 }
 
-# A case is an op, its arguments, and its named arguments.
+# name -> (op, positional arguments, keyword arguments)
 CASES = {
     "channel_shift": ("channel_shift", (SMALL,), {}),
     "channel_shift huge": ("channel_shift", (HUGE,), {}),
@@ -83,7 +84,7 @@ def implementation(request):
 
 
 def call(case, implementation, dtype="float32"):
-    """The op of a case as a function of `x`, and the sources that the oracle gives."""
+    """Return the op of a case as a function of `x`, and the source positions of the oracle."""
     name, arguments, named = CASES[case]
     if implementation == "chosen":
         x = keras.ops.convert_to_tensor(X, dtype)
@@ -100,7 +101,7 @@ def call(case, implementation, dtype="float32"):
 
 
 def _described(argument):
-    """A schedule as the oracle has it."""
+    """Convert a schedule to that of the oracle."""
     if isinstance(argument, ShiftSchedule):
         return oracle.schedule(**argument.get_config())
     return argument
@@ -142,8 +143,8 @@ def test_masked_integers(case, dtype, implementation):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_a_short_last_group_of_integers(dtype):
-    """What fills it up sorts behind the largest integer, even that of 64 bits, or is it."""
+def test_ragged_groups_of_integers(dtype):
+    """Fill values must not sort before the largest integer of any dtype."""
     x = np.arange(7, 0, -1, dtype)
     x[4] = np.iinfo(dtype).max
     wanted = np.concatenate([np.sort(group) for group in (x[:3], x[3:6], x[6:])])
@@ -159,8 +160,8 @@ def test_a_short_last_group_of_integers(dtype):
     "case", ["slice_sort both", "group_sort 7 reference", "csp 2 reference huge"]
 )
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
-def test_every_bit_of_64_decides(dtype, case):
-    """Halves that are equal, one or the other, and lower ones on both sides of a sign."""
+def test_all_64_bits_are_compared(dtype, case):
+    """Use values that share the upper or the lower half, and lower halves with either sign bit."""
     rng = np.random.default_rng(2)
     upper = rng.integers(-2, 2, X.shape)
     x = (upper << 32) + rng.choice([0, 1, 2**31 - 1, 2**31, 2**32 - 1], X.shape)
@@ -183,7 +184,7 @@ def test_every_bit_of_64_decides(dtype, case):
     np.testing.assert_array_equal(to_numpy(value), oracle.values(x, sources))
 
 
-# PyTorch's own compiler warns of what PyTorch deprecates.
+# torch.compile uses deprecated PyTorch APIs.
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace:UserWarning")
@@ -191,6 +192,6 @@ def test_every_bit_of_64_decides(dtype, case):
 @pytest.mark.parametrize("case", COMPILED)
 def test_masked_and_compiled(case, implementation):
     if keras.config.backend() == "torch" and implementation == "reference":
-        pytest.skip("PyTorch's compiler takes the references apart, call by call of Keras")
+        pytest.skip("torch.compile would trace every Keras op of the references")
     function, sources = call(case, implementation)
     check(compiled(function), sources)

@@ -1,4 +1,4 @@
-"""The sorting network of JAX and TensorFlow, which runs on any backend."""
+"""Test the sorting network of JAX and TensorFlow, which runs on all backends."""
 
 import itertools
 
@@ -13,8 +13,8 @@ from tests.oracle import permutations as oracle
 
 @pytest.mark.parametrize("cache", [1, 32, 1 << 21])
 @pytest.mark.parametrize("tokens", [1, 2, 4, 8])
-def test_sorts_all_zeros_and_ones(monkeypatch, tokens, cache):
-    """A network that sorts every row of zeros and ones sorts everything (Knuth, 5.3.4)."""
+def test_sorts_all_binary_sequences(monkeypatch, tokens, cache):
+    """A network that sorts all binary sequences sorts any input (0-1 principle, Knuth, 5.3.4)."""
     monkeypatch.setattr(network, "CACHE", cache)
     rows = np.array(list(itertools.product((0, 1), repeat=tokens)), "int32")
     channels = min(len(rows), 2)
@@ -40,7 +40,7 @@ def test_sorts_in_blocks(monkeypatch, dtype, by_blocks):
     assert shapes == {(3, 256, 5)} | ({(1, 32, 5)} if by_blocks else set())
 
 
-@pytest.mark.skipif(backend.backend() == "torch", reason="sorts by other means")
+@pytest.mark.skipif(backend.backend() == "torch", reason="PyTorch does not use the network")
 def test_slice_sort_in_blocks(monkeypatch):
     monkeypatch.setattr(network, "CACHE", 256)
     x = np.random.default_rng(0).normal(size=(2, 301, 7)).astype("float32")

@@ -1,7 +1,7 @@
-"""Operators against the oracle, over shapes, steps, groups, masks, dtypes, ties and infinities.
+"""Test ops against the NumPy oracle over shapes, steps, groups, masks, dtypes and ties.
 
-A permutation rounds nothing: values and gradients are compared bit for bit, so equality with the
-oracle on every backend is equality between the backends.
+Permutations do not round, so values and gradients must match bit for bit. The backends therefore
+also match each other.
 """
 
 import keras
@@ -22,13 +22,13 @@ SETTINGS = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# Made once per shape: a compiler that sees new shapes all the time has nothing else to do.
+# A fixed set of shapes limits recompilation.
 SHAPES = ((2, 8, 6), (1, 12, 3), (3, 7, 4), (2, 1, 2), (1, 33, 5))
 
 
 @st.composite
 def tensors(draw, dtypes=DTYPES):
-    """An array of one of the shapes, with many ties and, where possible, infinities."""
+    """Draw an array of one of the shapes, with many ties and, for floats, infinities."""
     shape, dtype = draw(st.sampled_from(SHAPES)), draw(st.sampled_from(dtypes))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     if draw(st.booleans()):
@@ -40,13 +40,13 @@ def tensors(draw, dtypes=DTYPES):
     if draw(st.booleans()):
         x[rng.random(shape) < 0.2] = np.inf
         x[rng.random(shape) < 0.2] = -np.inf
-    # What bfloat16 and float16 can hold, so that casts lose nothing.
+    # Round to values that bfloat16 and float16 represent exactly.
     return np.where(np.isinf(x), x, (8 * x).round() / 8).astype("float32"), dtype
 
 
 @st.composite
 def masks(draw, shape):
-    """No mask, or one with gaps; a sample may be all padding."""
+    """Draw no mask, or one with gaps. A sample may be all padding."""
     if draw(st.booleans()):
         return None
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -54,7 +54,7 @@ def masks(draw, shape):
 
 
 def check(function, x, dtype, sources):
-    """Check values, and gradients where there are any, against the sources of the oracle."""
+    """Check values, and gradients of floats, against the source positions of the oracle."""
     tensor = keras.ops.convert_to_tensor(x, dtype)
     if "int" in dtype:
         result = function(tensor)
@@ -138,7 +138,7 @@ def test_max_exchange(data, tensor):
 LARGE = np.random.default_rng(0).normal(size=(2, 64, 24)).astype("float32")
 LONG = np.random.default_rng(1).normal(size=(1, 1024, 4)).astype("float32")
 STEPS = tuple(range(24))
-# name -> (operator, tokens, the sources of the oracle from the tokens)
+# name -> (op, tokens, function from tokens to the source positions of the oracle)
 CASES = {
     "csp, pairs": (lambda t: ops.csp(t, STEPS, 2), LARGE, lambda x: oracle.csp(x, STEPS, 2)),
     "csp, groups of 16": (
@@ -147,7 +147,7 @@ CASES = {
     "shift": (lambda t: ops.channel_shift(t, STEPS), LARGE, lambda x: oracle.csp(x, STEPS, 1)),
     "sort": (ops.slice_sort, LARGE, oracle.slice_sort),
     "sort of 1024": (ops.slice_sort, LONG, oracle.slice_sort),
-    "sort down": (lambda t: ops.slice_sort(t, True), LARGE, lambda x: oracle.slice_sort(x, True)),
+    "descending": (lambda t: ops.slice_sort(t, True), LARGE, lambda x: oracle.slice_sort(x, True)),
     "exchange": (ops.max_exchange, LARGE, oracle.max_exchange),
 }  # fmt: skip
 LARGE_CASES = {case: (function, x, sources(x)) for case, (function, x, sources) in CASES.items()}
@@ -159,7 +159,7 @@ def test_large(case):
     check(function, x, "float32", sources)
 
 
-# PyTorch's own compiler warns of what PyTorch deprecates.
+# torch.compile uses deprecated PyTorch APIs.
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("case", LARGE_CASES)
@@ -169,13 +169,13 @@ def test_compiled(case):
 
 
 @pytest.mark.parametrize("case", LARGE_CASES)
-def test_reference_is_the_oracle(case, monkeypatch):
+def test_reference_matches_oracle(case, monkeypatch):
     monkeypatch.setattr("keras_permix.ops.dispatch.dispatch.FORCED", "reference")
     function, x, sources = LARGE_CASES[case]
     check(function, x, "float32", sources)
 
 
-def test_subnormal_numbers_are_no_zeros():
+def test_subnormal_numbers_differ_from_zero():
     x = np.float32([1e-40, -1e-40, 3e-41, 0.0, 2e-40, 1e-41]).reshape(1, 6, 1)
     result = to_numpy(ops.csp(x, (0,), 2))
     assert result.tobytes() == oracle.values(x, oracle.csp(x, [0], 2)).tobytes()
@@ -190,7 +190,7 @@ def test_zeros_keep_their_signs():
         np.testing.assert_array_equal(signs.sum(axis=1), np.signbit(zeros).sum(axis=1))
 
 
-def test_nan_survives():
+def test_nan_count_is_preserved():
     x = np.random.default_rng(0).normal(size=(1, 16, 4)).astype("float32")
     x[0, [3, 7], :] = np.nan
     for result in (ops.csp(x, (0, 1, 2, 3), 2), ops.slice_sort(x), ops.max_exchange(x)):
@@ -198,6 +198,6 @@ def test_nan_survives():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_more_tokens_than_16_bits_count(dtype):
+def test_token_count_beyond_16_bits(dtype):
     x = np.random.default_rng(0).integers(-3, 4, (1, 70_000, 2)).astype("float32")
     check(ops.slice_sort, x, dtype, oracle.slice_sort(x))

@@ -1,4 +1,4 @@
-"""Cutting images into patches, and back, against plain NumPy."""
+"""Test `patchify` and `unpatchify` against NumPy."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ IMAGES = np.random.default_rng(0).integers(0, 99, (2, 6, 12, 5)).astype("float32
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
-def test_there_and_back(size, dtype):
+def test_round_trip(size, dtype):
     images = keras.ops.convert_to_tensor(IMAGES, dtype)
     patches = ops.patchify(images, size)
     assert patches.dtype == images.dtype
@@ -24,7 +24,7 @@ def test_there_and_back(size, dtype):
     np.testing.assert_array_equal(oracle.image(to_numpy(patches), size, 6, 12), IMAGES)
 
 
-def test_gradients_are_inverses():
+def test_gradients_apply_the_inverse():
     patches = oracle.patches(IMAGES, 3)
     _, gradient = value_and_gradient(lambda t: ops.patchify(t, 3), 0 * IMAGES, patches)
     np.testing.assert_array_equal(to_numpy(gradient), IMAGES)
@@ -59,7 +59,7 @@ def test_images_of_any_size():
         np.testing.assert_array_equal(model.predict(images, verbose=0), oracle.patches(images, 3))
 
 
-def test_the_reference_serves():
+def test_explain_chooses_reference():
     assert ops.explain("patchify", IMAGES, 3).chosen == "reference"
 
 
@@ -81,7 +81,7 @@ ERRORS = {
         lambda: ops.unpatchify(np.zeros((2, 8, 45)), 3, 7, 12),
         "`size` must be positive and divide.*height=7",
     ),
-    "sides of NumPy": (
+    "NumPy sides": (
         lambda: ops.unpatchify(np.zeros((1, 2, 4)), 2, np.int64(3), np.int64(4)),
         "`size` must be positive and divide.*height=3, width=4",
     ),
@@ -93,7 +93,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_wrong_argument_is_named(name):
+def test_wrong_argument_raises(name):
     call, message = ERRORS[name]
     with pytest.raises(ValueError, match=f"(?s){message}"):
         call()

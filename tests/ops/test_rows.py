@@ -1,4 +1,4 @@
-"""What a row of the table says about the calls it cannot serve."""
+"""Test the objections of implementations to calls that they do not support."""
 
 from dataclasses import replace
 
@@ -27,13 +27,13 @@ def test_objections(case):
     assert Row("sort", "limited", print, **limits).objection(call(group_size=8)) == objection
 
 
-def test_what_cannot_be_exported_is_compiled_all_the_same():
+def test_unexportable_implementation_can_be_compiled():
     row = Row("sort", "opaque", print, exported=False)
     assert row.objection(call()) is None
     assert row.objection(replace(call(), exporting=True)) == "it cannot be exported"
 
 
-def test_without_groups_all_tokens_are_one():
+def test_max_group_without_groups_limits_tokens():
     row = Row("sort", "limited", print, max_group=8)
     assert row.objection(call()) == "it takes groups of at most 8 tokens"
     assert row.objection(call(group_size=8)) is None

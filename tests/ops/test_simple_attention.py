@@ -1,4 +1,4 @@
-"""`simple_attention` against its quadratic form in NumPy, and what it holds in memory."""
+"""Test `simple_attention` against its quadratic form in NumPy, and its memory use."""
 
 import resource
 import sys
@@ -12,18 +12,18 @@ from tests.backends import compiled, value_and_gradient
 from tests.harness import assert_close, load_golden, to_numpy
 from tests.oracle import attention as oracle
 
-# Part of a chunk of 32 tokens, two whole ones, and longer ones of which the last is cut short.
+# A partial chunk of 32 tokens, two full chunks, and chunks of 40 tokens with a partial last one.
 SHAPES = ((2, 5, 3, 4), (2, 64, 1, 8), (1, 90, 2, 40))
 SCALES = ("length", "valid", None)
 
 
 def arrays(shape, seed=0):
-    """Query, key and value, one behind the other."""
+    """Return query, key and value, stacked."""
     return np.random.default_rng(seed).normal(scale=0.5, size=(3, *shape)).astype("float32")
 
 
 def gaps(shape):
-    """A mask with gaps, whose first token and last sample are padding."""
+    """Return a mask with gaps. The first token and the last sample are padding."""
     mask = np.random.default_rng(1).random(shape[:2]) < 0.6
     mask[:, 0] = mask[-1] = False
     return mask
@@ -33,7 +33,7 @@ def gaps(shape):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_values_and_gradients_are_those_of_the_quadratic_form(shape, scale, masked, causal):
+def test_values_and_gradients_match_quadratic_form(shape, scale, masked, causal):
     stacked, cotangent = arrays(shape), arrays(shape, seed=2)[0]
     options = dict(scale=scale, causal=causal, mask=gaps(shape) if masked else None)
     value, gradient = value_and_gradient(
@@ -44,7 +44,7 @@ def test_values_and_gradients_are_those_of_the_quadratic_form(shape, scale, mask
     assert_close(to_numpy(gradient), np.stack(expected))
 
 
-def test_values_are_the_golden_ones():
+def test_values_match_golden():
     golden = load_golden("simpletron")
     parts = (golden["x"] @ golden[f"{name}_kernel"] + golden[f"{name}_bias"] for name in "qkv")
     query, key, value = (part.reshape(2, 5, 2, 4).astype("float32") for part in parts)
@@ -54,17 +54,17 @@ def test_values_are_the_golden_ones():
 
 @pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX has no float64 without a flag")
 @pytest.mark.parametrize("causal", [False, True])
-def test_float64_stays(causal):
+def test_float64_is_preserved(causal):
     stacked = arrays((2, 40, 2, 3)).astype("float64")
     result = to_numpy(ops.simple_attention(*stacked, causal=causal))
     wanted = oracle.simple_attention(*stacked, causal=causal)
     assert result.dtype == "float64"
-    # Keras' sum over the chunks before is of float32 on PyTorch.
+    # On PyTorch, the sum over earlier chunks is computed in float32.
     np.testing.assert_allclose(result, wanted, atol=1e-6 if causal else 1e-12)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_values_may_have_another_width(causal):
+def test_values_of_different_width(causal):
     query, key, _ = arrays((2, 40, 2, 3))
     value = arrays((2, 40, 2, 7))[2]
     result = to_numpy(ops.simple_attention(query, key, value, causal=causal))
@@ -72,7 +72,7 @@ def test_values_may_have_another_width(causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_padding_may_hold_anything(causal):
+def test_padding_values_are_ignored(causal):
     stacked, mask = arrays((2, 40, 2, 3)), gaps((2, 40))
     options = dict(mask=mask, scale="valid", causal=causal)
     spoiled = stacked.copy()
@@ -81,7 +81,7 @@ def test_padding_may_hold_anything(causal):
     np.testing.assert_array_equal(to_numpy(ops.simple_attention(*spoiled, **options)), expected)
 
 
-def test_what_comes_later_changes_nothing_in_a_causal_call():
+def test_causal_ignores_later_tokens():
     stacked = arrays((1, 80, 2, 3))
     later = stacked.copy()
     later[:, :, 50:] += 1
@@ -96,7 +96,7 @@ def test_what_comes_later_changes_nothing_in_a_causal_call():
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", [(0, 40, 2, 3), (2, 0, 2, 3), (0, 0, 2, 3)], ids=str)
-def test_no_samples_and_no_tokens_give_a_result_of_their_shape(shape, causal, masked):
+def test_empty_inputs_keep_their_shape(shape, causal, masked):
     mask = np.ones(shape[:2], bool) if masked else None
     stacked = np.zeros((3, *shape), "float32")
     value, gradient = value_and_gradient(
@@ -109,8 +109,8 @@ def test_no_samples_and_no_tokens_give_a_result_of_their_shape(shape, causal, ma
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_long_sums_fit_in_low_precision(dtype, causal):
-    """A sum of 65,536 ones is beyond float16, and one by one beyond what bfloat16 counts to."""
+def test_long_sums_in_low_precision(dtype, causal):
+    """65,536 ones overflow float16. Added one by one, they exceed the precision of bfloat16."""
     ones = keras.ops.ones((1, 65536, 1, 1), dtype)
     result = ops.simple_attention(ones, ones, ones, causal=causal)
     assert keras.backend.standardize_dtype(result.dtype) == dtype
@@ -118,7 +118,7 @@ def test_long_sums_fit_in_low_precision(dtype, causal):
     assert_close(to_numpy(result)[0, :, 0, 0], np.broadcast_to(seen / 256, 65536), dtype)
 
 
-# PyTorch's own compiler warns of what PyTorch deprecates.
+# torch.compile uses deprecated PyTorch APIs.
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_compiled():
     stacked = arrays((2, 70, 2, 3))
@@ -146,11 +146,13 @@ def test_explain():
     assert ops.explain("simple_attention", query, key, value).chosen == "reference"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is that of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB only on Linux")
 @pytest.mark.parametrize("causal", [False, True])
-def test_no_map_of_tokens_by_tokens_is_held(causal):
-    """Of 65,536 tokens such a map has 4 GiB even in bits of one byte, and a `(tokens, d, d)`
-    tensor 4 GiB in float32; a query has 16 MiB."""
+def test_memory_is_linear_in_tokens(causal):
+    """A map of 65,536 tokens takes 4 GiB even at one byte per entry.
+
+    A float32 tensor of shape `(tokens, d, d)` takes 1 GiB, a query 16 MiB.
+    """
     stacked = arrays((1, 65536, 1, 64))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     value_and_gradient(
@@ -171,7 +173,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_argument_is_named(name):
+def test_wrong_argument_raises(name):
     arguments, message = WRONG[name]
     good = dict(zip(("query", "key", "value"), np.zeros((3, 2, 5, 2, 4)), strict=True))
     with pytest.raises(ValueError, match=f"(?s){message}"):

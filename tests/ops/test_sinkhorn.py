@@ -1,4 +1,4 @@
-"""Sinkhorn's iterations against NumPy and golden numbers, and CSP as their limit."""
+"""Test `sinkhorn` and `sinkhorn_csp` against NumPy, golden values and `csp`."""
 
 import keras
 import numpy as np
@@ -20,19 +20,19 @@ STEPS = (3, 5, -1, 14)
     [
         ("sinkhorn_t3_tau1", 3, 1.0),
         ("sinkhorn_t50_tau05", 50, 0.5),
-        ("sinkhorn_t20000_tau005", 500, 0.05),  # converged long before
+        ("sinkhorn_t20000_tau005", 500, 0.05),  # converges much earlier
     ],
 )
-def test_values_are_the_golden_ones(name, iterations, temperature):
+def test_values_match_golden(name, iterations, temperature):
     scores = ANALYSIS["sinkhorn_in"].astype("float32")
     assert_close(to_numpy(ops.sinkhorn(scores, iterations, temperature)), ANALYSIS[name])
 
 
 @pytest.mark.parametrize("compiling", [False, True])
-def test_values_and_gradients_are_those_of_numpy(compiling):
-    """XLA takes the gradient of a loop only where it knows the number of passes."""
+def test_values_and_gradients_match_numpy(compiling):
+    """XLA can differentiate a loop only if its number of iterations is known."""
     if compiling and keras.config.backend() == "torch":
-        pytest.skip("torch.compile does not take a call that asks for a gradient")
+        pytest.skip("torch.compile does not support functions that compute gradients")
     rng = np.random.default_rng(0)
     scores, direction, cotangent = rng.normal(size=(3, 2, 3, 5, 5))
 
@@ -47,7 +47,7 @@ def test_values_and_gradients_are_those_of_numpy(compiling):
     assert_close(np.sum(to_numpy(gradient) * direction), change)
 
 
-def test_forbidden_pairs_stay_apart():
+def test_scores_of_minus_infinity_get_zero_weight():
     scores = np.zeros((4, 4), "float32")
     scores[:2, 2:] = scores[2:, :2] = -np.inf
     value, gradient = value_and_gradient(lambda t: ops.sinkhorn(t, 5), scores, np.eye(4))
@@ -57,8 +57,8 @@ def test_forbidden_pairs_stay_apart():
 
 @pytest.mark.parametrize("group_size", [1, 3, 4, None])
 @pytest.mark.parametrize("mask", [None, MASK, MASK & [[True], [False]]], ids=str)
-def test_soft_csp_gives_the_values_and_gradients_of_numpy(group_size, mask):
-    """After as many iterations as it takes, wherever they started."""
+def test_sinkhorn_csp_values_and_gradients_match_numpy(group_size, mask):
+    """Compare converged results, which do not depend on the initial scores."""
     x, (direction, cotangent) = X / 2, np.random.default_rng(2).normal(size=(2, *X.shape))
     value, gradient = value_and_gradient(
         lambda t: ops.sinkhorn_csp(t, STEPS, group_size, iterations=60, mask=mask), x, cotangent
@@ -72,17 +72,17 @@ def test_soft_csp_gives_the_values_and_gradients_of_numpy(group_size, mask):
     assert_close(np.sum(to_numpy(gradient) * direction), change)
 
 
-def test_the_last_group_may_be_shorter():
+def test_ragged_last_group():
     soft = ops.sinkhorn_csp(X / 2, STEPS, 5, iterations=60, ragged=True)
     assert_close(to_numpy(soft), oracle.sinkhorn_csp(X / 2, STEPS, 5, 200, 1.0))
 
 
 @pytest.mark.parametrize("group_size", [2, 5, None])
-@pytest.mark.parametrize("mask", [None, MASK], ids=["", "masked"])
-def test_the_first_channel_stays_as_it_is_also_alone(group_size, mask):
-    alone = ops.sinkhorn_csp(X[..., :1], (3,), group_size, ragged=True, mask=mask)
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
+def test_single_channel_is_unchanged(group_size, mask):
+    result = ops.sinkhorn_csp(X[..., :1], (3,), group_size, ragged=True, mask=mask)
     real = np.ones_like(MASK) if mask is None else mask
-    np.testing.assert_array_equal(to_numpy(alone), np.where(real[..., None], X[..., :1], 0))
+    np.testing.assert_array_equal(to_numpy(result), np.where(real[..., None], X[..., :1], 0))
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_the_first_channel_stays_as_it_is_also_alone(group_size, mask):
         ("reference_complete", None, None),
     ],
 )
-def test_csp_is_the_limit_of_low_temperature(name, steps, group_size):
-    """Plain iterations from the scores alone would need thousands to come here."""
+def test_low_temperature_converges_to_csp(name, steps, group_size):
+    """Without the dual potentials of the sorted order, this would take thousands of iterations."""
     v = CSP["v"].astype("float32")
     steps = CSP[steps] if steps else np.zeros(v.shape[2], int)
     errors = []
@@ -107,7 +107,7 @@ def test_csp_is_the_limit_of_low_temperature(name, steps, group_size):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_low_precision_is_computed_in_float32(dtype):
-    x = keras.ops.cast(X * 200, dtype)  # whose products are beyond float16
+    x = keras.ops.cast(X * 200, dtype)  # products overflow float16
     soft = ops.sinkhorn_csp(x, STEPS, 4, temperature=1e-3)
     assert keras.backend.standardize_dtype(soft.dtype) == dtype
     hard = ops.csp(x, STEPS, 4, align="reference")
@@ -145,7 +145,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_argument_is_named(name):
+def test_wrong_argument_raises(name):
     call, message = WRONG[name]
     with pytest.raises(ValueError, match=f"(?s){message}"):
         call()

@@ -1,4 +1,4 @@
-"""PyTorch's graphs: `torch.compile` keeps the fast sort as one op, an exported program has none."""
+"""Test ops in `torch.compile` and `torch.export`."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from tests.harness import assert_close, needs_cpu, to_numpy
 from tests.harness.processes import environment
 from tests.oracle import permutations as oracle
 
-pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's graphs")
+pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="requires PyTorch")
 
 X = np.random.default_rng(0).normal(size=(2, 16, 6)).astype("float32")
 
@@ -22,8 +22,8 @@ def sort(x):
     return ops.group_sort(x, 8)
 
 
-def test_a_size_that_is_traced_is_checked():
-    """As an exporter traces sizes that may differ later on."""
+def test_traced_sizes_are_checked():
+    """Exporters trace sizes that may vary at run time."""
     import torch
 
     from keras_permix.ops.dispatch.checks import require
@@ -33,7 +33,7 @@ def test_a_size_that_is_traced_is_checked():
         require(X, torch.tensor(False), "size ", torch.tensor(3))
 
 
-def test_compiled_sorts_are_numpys():
+def test_compiled_sort_matches_numpy():
     import torch
 
     needs_cpu()
@@ -48,7 +48,7 @@ def test_compiled_sorts_are_numpys():
     assert any("keras_permix.sort_by_numpy" in name for name in names)
 
 
-def test_a_dense_product_breaks_no_graph():
+def test_dense_compiles_without_graph_break():
     import torch
 
     x, kernel, bias = (torch.ones(shape) for shape in ((2, 3, 4), (4, 5), (5,)))
@@ -56,7 +56,7 @@ def test_a_dense_product_breaks_no_graph():
     np.testing.assert_array_equal(to_numpy(product(x, kernel, bias)), np.full((2, 3, 5), 5.0))
 
 
-def test_a_schedule_compiles_once():
+def test_schedule_compiles_once():
     import torch
 
     layer, graphs = CSP(group_size=8), []
@@ -77,8 +77,8 @@ def test_a_schedule_compiles_once():
     assert len(graphs) == 1
 
 
-def test_opaque_ops_are_what_they_say():
-    """Shapes, strides, dtypes and aliases are those of the fake tensors that compilers see."""
+def test_sort_op_passes_opcheck():
+    """Compare shapes, strides, dtypes and aliases with those of fake tensors."""
     import torch
 
     from keras_permix.ops.backend.torch.sort_op import sort_by_numpy
@@ -94,8 +94,8 @@ def test_opaque_ops_are_what_they_say():
         torch.library.opcheck(sort_by_numpy, arguments)
 
 
-def test_the_opaque_op_is_registered_by_what_is_compiled():
-    """To register it takes a tenth of a second, which an import is spared."""
+def test_sort_op_is_registered_on_compilation():
+    """Registration takes 0.1 s, so importing the package must not trigger it."""
     needs_cpu()
     code = """
 import torch, keras_permix
@@ -116,7 +116,7 @@ class Sort(keras.layers.Layer):
         return sort(inputs)
 
 
-def test_exported_programs_need_no_package():
+def test_exported_program_has_no_custom_ops():
     import torch
 
     program = torch.export.export(Sort(), (torch.from_numpy(X),))
@@ -127,7 +127,7 @@ def test_exported_programs_need_no_package():
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_exported_programs_take_any_batch(strict):
+def test_export_with_dynamic_batch(strict):
     import torch
 
     class Mixer(torch.nn.Module):
@@ -144,8 +144,8 @@ def test_exported_programs_take_any_batch(strict):
     np.testing.assert_array_equal(to_numpy(result), expected)
 
 
-def test_exported_sorts_are_in_onnx():
-    """ONNX has no stable sort, which a layer with weights to train would else leave behind."""
+def test_exported_sort_is_supported_by_onnx():
+    """ONNX has no stable sort, which trainable models would otherwise contain."""
     import torch
 
     class Mixer(torch.nn.Module):
@@ -161,8 +161,8 @@ def test_exported_sorts_are_in_onnx():
     assert "aten.sort.stable" not in program.graph_module.code
 
 
-def test_exported_sorts_of_padded_samples_are_in_onnx():
-    """ONNX adds up no booleans, and does not say where NaN sorts, which we else pad with."""
+def test_exported_masked_sort_is_supported_by_onnx():
+    """ONNX has no cumulative sum of booleans and does not define the order of NaN padding."""
     import torch
 
     class Mixer(torch.nn.Module):
@@ -181,7 +181,7 @@ def test_exported_sorts_of_padded_samples_are_in_onnx():
     np.testing.assert_array_equal(result, expected)
 
 
-def test_simple_attention_exports_for_any_batch():
+def test_export_simple_attention_with_dynamic_batch():
     import torch
 
     class Mixer(torch.nn.Module):
@@ -193,14 +193,14 @@ def test_simple_attention_exports_for_any_batch():
     program = torch.export.export(Mixer(), (x,), dynamic_shapes=batch)
     many = np.random.default_rng(1).normal(size=(5, *x.shape[1:])).astype("float32")
     tokens = many[:, :, 0].astype("float64")
-    expected = tokens @ (tokens.swapaxes(1, 2) @ tokens) / 4  # the root of 16 tokens
+    expected = tokens @ (tokens.swapaxes(1, 2) @ tokens) / 4  # square root of 16 tokens
     result = to_numpy(program.module()(torch.from_numpy(many)))[:, :, 0]
     assert_close(result, expected)
 
 
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # of Keras, cached
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")  # cached functions in Keras
 @pytest.mark.parametrize("tokens", [6, 7])
-def test_soft_permutations_are_one_graph(tokens):
+def test_sinkhorn_csp_compiles_to_one_graph(tokens):
     import torch
 
     def mix(x):

@@ -1,10 +1,13 @@
-"""Attention without softmax and Sinkhorn in NumPy, float64, sharing no code with the package."""
+"""NumPy references of attention without softmax and of Sinkhorn, in float64.
+
+They share no code with the package.
+"""
 
 import numpy as np
 
 
 def simple_attention(query, key, value, mask=None, scale="length", causal=False):
-    """The quadratic form, one sample and one head at a time."""
+    """Compute the quadratic form, one sample and one head at a time."""
     return np.einsum(
         "bhnm,bmhe->bnhe",
         simple_attention_maps(query, key, mask, scale, causal),
@@ -13,7 +16,7 @@ def simple_attention(query, key, value, mask=None, scale="length", causal=False)
 
 
 def simple_attention_maps(query, key, mask=None, scale="length", causal=False):
-    """What every query takes of every value, (batch, heads, tokens, tokens)."""
+    """Return the factor of every value for every query, (batch, heads, tokens, tokens)."""
     batch, tokens, heads, _ = query.shape
     maps = np.zeros((batch, heads, tokens, tokens))
     for b, h, n in np.ndindex(batch, heads, tokens):
@@ -26,7 +29,7 @@ def simple_attention_maps(query, key, mask=None, scale="length", causal=False):
 
 
 def simple_attention_gradients(query, key, value, cotangent, **options):
-    """Gradients of `sum(simple_attention(...) * cotangent)` for query, key and value."""
+    """Return gradients of `sum(simple_attention(...) * cotangent)`: query, key and value."""
     ones = np.ones_like(query[..., :1])
     factors = simple_attention_maps(ones, ones, **options)
     maps = simple_attention_maps(query, key, **options)
@@ -39,7 +42,7 @@ def simple_attention_gradients(query, key, value, cotangent, **options):
 
 
 def causal_linear_attention(query, key, value, mask=None):
-    """The quadratic form, one query of one sample and one head at a time; zeros without keys."""
+    """Compute the quadratic form, one query at a time. Queries without keys give zeros."""
     features = [np.where(x > 0, x + 1, np.exp(x)) for x in (query, key)]
     batch, tokens, heads, _ = query.shape
     out = np.zeros(value.shape)
@@ -52,7 +55,7 @@ def causal_linear_attention(query, key, value, mask=None):
 
 
 def sinkhorn(scores, iterations, temperature):
-    """Sinkhorn's iterations on the numbers themselves, rows first."""
+    """Run Sinkhorn iterations in linear (not log) space, rows first."""
     scores = scores.astype("float64") / temperature
     a = np.exp(scores - scores.max(axis=(-2, -1), keepdims=True))
     for _ in range(iterations):
@@ -62,14 +65,14 @@ def sinkhorn(scores, iterations, temperature):
 
 
 def sinkhorn_csp(x, steps, group_size, iterations, temperature, mask=None):
-    """One group of one channel at a time."""
+    """Sort softly, one group of one channel at a time."""
     x = x.astype("float64")
     out = np.zeros_like(x)
     for b, sample in enumerate(x):
         real = np.arange(len(sample)) if mask is None else np.flatnonzero(mask[b])
         for c in range(x.shape[2] if len(real) else 0):
-            made = steps(len(real)) if callable(steps) else steps
-            shifted = np.roll(sample[real, c], made[c] % len(real))
+            all_steps = steps(len(real)) if callable(steps) else steps
+            shifted = np.roll(sample[real, c], all_steps[c] % len(real))
             for start in range(0, len(real), group_size or len(sample)):
                 part = np.s_[start : start + (group_size or len(sample))]
                 reference, group = sample[real[part], 0], shifted[part]
@@ -80,9 +83,9 @@ def sinkhorn_csp(x, steps, group_size, iterations, temperature, mask=None):
 
 
 def change(function, x, direction, cotangent, step=1e-6, axis=None):
-    """How `sum(function(x) * cotangent)` changes along a direction, by central differences.
+    """Return the derivative of `sum(function(x) * cotangent)` along a direction.
 
-    The sum is over all axes, or over those in `axis`.
+    It is computed by central differences. The sum is over all axes, or over those in `axis`.
     """
     x = x.astype("float64")
     ahead, behind = function(x + step * direction), function(x - step * direction)

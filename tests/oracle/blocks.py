@@ -1,10 +1,10 @@
-"""A Transformer's block in plain NumPy and float64, whatever it is around."""
+"""NumPy reference of a Transformer block around any mixer, in float64."""
 
 from tests.oracle.butterfly import gelu, layer_norm
 
 
 def mixer_block(x, mix, weights, norm_first=True, extra_skip=None, epsilon=1e-5):
-    """What a block makes of tokens; `mix(tokens)` mixes them, `weights` are lists by layer."""
+    """Apply a block to tokens; `mix(tokens)` mixes them, `weights` holds lists by layer."""
 
     def norm(x, name):
         return layer_norm(x, *weights[name], epsilon)

@@ -1,4 +1,4 @@
-"""Butterflies and patches in plain NumPy, one index at a time, sharing no code with the package."""
+"""NumPy references of butterflies and patches. They share no code with the package."""
 
 import math
 
@@ -12,14 +12,14 @@ def stride(size, block, stage):
 
 
 def order(size, block, stage):
-    """The entries in the order of their blocks: those of a block are `stride` apart."""
+    """Return the entries sorted by block. Entries of a block are `stride` apart."""
     step = stride(size, block, stage)
     starts = [n for n in range(size) if n // step % block == 0]
     return [start + member * step for start in starts for member in range(block)]
 
 
 def patches(images, size):
-    """Patches (batch, patches, size * size * channels) in (row, column, channel) order."""
+    """Return patches (batch, patches, size * size * channels) in (row, column, channel) order."""
     batch, height, width, channels = images.shape
     corners = [(r, c) for r in range(0, height, size) for c in range(0, width, size)]
     cut = [images[:, r : r + size, c : c + size].reshape(batch, -1) for r, c in corners]
@@ -46,14 +46,14 @@ def layer_norm(x, gamma, beta, epsilon=1e-5):
 
 
 def block_dense(x, kernel, bias=0):
-    """Every block of the last axis times its own matrix; kernel (blocks, in, out)."""
+    """Multiply each block of the last axis by its matrix in `kernel`, (blocks, in, out)."""
     parts = np.split(x, len(kernel), axis=-1)
     outs = [part @ matrix for part, matrix in zip(parts, kernel, strict=True)]
     return np.concatenate(outs, axis=-1) + np.reshape(bias, -1)
 
 
 def butterfly(x, block, stages):
-    """`stages`: functions of (..., size) that each mix blocks, in series."""
+    """Apply `stages` in series: functions of (..., size) that each mix blocks."""
     for stage, mix in enumerate(stages):
         positions = order(x.shape[-1], block, stage)
         out = np.empty_like(x)
@@ -63,10 +63,10 @@ def butterfly(x, block, stages):
 
 
 def attend(x, query, key, value, output, allowed):
-    """Softmax attention of (tokens, channels), one head at a time.
+    """Compute softmax attention of (tokens, channels), one head at a time.
 
-    Projections are (kernel, bias); `allowed` is (heads, tokens, tokens). Where nothing is allowed,
-    everything is.
+    Projections are (kernel, bias); `allowed` is (heads, tokens, tokens). A query without allowed
+    keys attends to all keys.
     """
     query, key, value = (x @ kernel + bias for kernel, bias in (query, key, value))
     split = (np.split(t, len(allowed), axis=-1) for t in (query, key, value))
@@ -80,7 +80,7 @@ def attend(x, query, key, value, output, allowed):
 
 
 def sparse_linear(x, spread, gather, bias):
-    """The two block-diagonal maps of Table II with a transposition between them."""
+    """Apply the two block-diagonal maps of Table II with a transposition between them."""
     hidden = block_dense(x, spread)
     matrices = hidden.reshape(*x.shape[:-1], len(spread), -1)
     return block_dense(np.moveaxis(matrices, -1, -2).reshape(hidden.shape), gather, bias)

@@ -1,6 +1,7 @@
-"""Graphormer in plain NumPy: one graph at a time, no padding, sharing no code with the package.
+"""NumPy reference of Graphormer, one graph at a time and without padding.
 
-A graph is a dict of arrays as `pad_graphs` takes them; weights are dicts of float64 arrays.
+It shares no code with the package. A graph is a dict of arrays as accepted by `pad_graphs`. Weights
+are dicts of float64 arrays.
 """
 
 import math
@@ -12,7 +13,7 @@ UNREACHABLE = 510
 
 
 def preprocess(nodes, edges):
-    """What `pad_graphs` takes, by Floyd's algorithm and recursion; edges have features."""
+    """Return a graph for `pad_graphs`, by Floyd's algorithm. Edges are (a, b, *features)."""
     nodes, edges = np.asarray(nodes, int), np.asarray(edges, int)
     count, features = len(nodes), edges.shape[1] - 2
     edge_type = np.zeros((count, count, features), int)
@@ -42,7 +43,7 @@ def preprocess(nodes, edges):
 
 
 def _inner(between, start, end):
-    """The nodes between two nodes on their path."""
+    """Return the inner nodes of the path between two nodes."""
     if (start, end) not in between:
         return []
     node = between[start, end]
@@ -50,7 +51,7 @@ def _inner(between, start, end):
 
 
 def bias(graph, tables, edges="multi_hop", max_hops=5):
-    """The bias of one graph: (heads, nodes + 1, nodes + 1)."""
+    """Return the attention bias of one graph: (heads, nodes + 1, nodes + 1)."""
     nodes, heads = len(graph["x"]), tables["virtual_distance"].shape[1]
     result = np.zeros((heads, nodes + 1, nodes + 1))
     result[:, 0, :] = result[:, :, 0] = tables["virtual_distance"][0][:, None]
@@ -78,9 +79,10 @@ def _edge(values, tables):
 
 
 def block(tokens, bias, weights, sort=None, descending=False, real=None):
-    """What a block makes of the tokens of one graph; `sort` is None, "paper" or "release".
+    """Apply a block to the tokens of one graph; `sort` is None, "paper" or "release".
 
-    Padding is not `real`. A query that may see nothing sees everything, with a bias of 0 for -inf.
+    `real` is False for padding. A query without allowed keys attends to all keys, with a bias of 0
+    instead of -inf.
     """
     real = np.ones(len(tokens), bool) if real is None else real
     allowed = np.isfinite(bias) & real

@@ -1,4 +1,4 @@
-"""MEGA's parts in plain NumPy and float64, from the formulas, sharing no code with the package."""
+"""NumPy references of MEGA's parts in float64. They share no code with the package."""
 
 import math
 
@@ -14,7 +14,7 @@ def silu(x):
 
 
 def ema_taps(delta, alpha, beta, gamma, tokens, truncation=None):
-    """How much of a token is left after 0, 1, … tokens: (rows, tokens)."""
+    """Return the factor of a token after 0, 1, … tokens: (rows, tokens)."""
     p = sigmoid(delta)
     q = 1 - p * sigmoid(alpha)
     taps = [(gamma * p * beta * q**t).sum(axis=1) for t in range(tokens)]
@@ -23,7 +23,7 @@ def ema_taps(delta, alpha, beta, gamma, tokens, truncation=None):
 
 
 def ema_matrix(delta, alpha, beta, gamma, omega, tokens, truncation=None):
-    """What every token (last axis) adds to every other: (channels, tokens, tokens)."""
+    """Return the factor of each input token (last axis) for each output token, by channel."""
     channels = len(omega)
     taps = ema_taps(delta, alpha, beta, gamma, tokens, truncation)
     matrix = np.zeros((channels, tokens, tokens))
@@ -42,14 +42,14 @@ def damped_ema(x, delta, alpha, beta, gamma, omega, truncation=None, mask=None):
 
 
 def damped_ema_gradient(cotangent, delta, alpha, beta, gamma, omega, truncation=None, mask=None):
-    """The gradient of `sum(damped_ema(x) * cotangent)` for `x`."""
+    """Return the gradient of `sum(damped_ema(x) * cotangent)` for `x`."""
     matrix = ema_matrix(delta, alpha, beta, gamma, omega, cotangent.shape[1], truncation)
     back = np.einsum("cts,btc->bsc", matrix, cotangent)
     return (back if mask is None else back * mask[..., None]) + omega * cotangent
 
 
 def damped_ema_of_many(x, delta, alpha, beta, gamma, omega, truncation=None):
-    """The same by the recurrence, for sequences whose matrices would be too large."""
+    """Compute `damped_ema` by recurrence, for sequences too long for matrices."""
     p = sigmoid(delta)
     q = 1 - p * sigmoid(alpha)
     truncation = truncation or x.shape[1]
@@ -87,7 +87,7 @@ def simple_bias(table, tokens):
 
 
 def rotary_bias(a, b, tokens):
-    """Vectors are rotated as complex numbers, the first half real, the second imaginary."""
+    """Rotate vectors as complex numbers: the first half is real, the second imaginary."""
     half = len(a) // 2
     angles = np.arange(tokens)[:, None] * 10000.0 ** (-np.arange(half) / half)
     a, b = ((v[:half] + 1j * v[half:]) * np.exp(1j * angles) for v in (a, b))
@@ -95,21 +95,21 @@ def rotary_bias(a, b, tokens):
 
 
 def attend(function, query, key, value, bias, real, causal=False):
-    """Attention of one chunk of one sample; `real` marks its tokens."""
+    """Compute attention in one chunk of one sample; `real` marks real tokens."""
     tokens = len(query)
-    there = np.tri(tokens, dtype=bool) if causal else np.ones((tokens, tokens), bool)
-    sees = there & real
-    sees |= there & ~sees.any(axis=1, keepdims=True)  # what sees nothing attends as without a mask
+    visible = np.tri(tokens, dtype=bool) if causal else np.ones((tokens, tokens), bool)
+    allowed = visible & real
+    allowed |= visible & ~allowed.any(axis=1, keepdims=True)  # queries without keys ignore `real`
     if function == "softmax":
         scores = query @ key.T / np.sqrt(query.shape[1]) + bias
-        return softmax(np.where(sees, scores, -np.inf)) @ value
-    context = sees.sum(axis=1, keepdims=True)
+        return softmax(np.where(allowed, scores, -np.inf)) @ value
+    context = allowed.sum(axis=1, keepdims=True)
     scores = query @ key.T / context + bias
-    return ({"laplace": laplace, "relu2": relu2}[function](scores) * sees) @ value
+    return ({"laplace": laplace, "relu2": relu2}[function](scores) * allowed) @ value
 
 
 def norm(kind, x, weights, epsilon=1e-5):
-    """Weights in the order of the layers; batch statistics as stored."""
+    """Normalize `x`. `weights` are in the order of the layer's weights."""
     if kind == "batchnorm":
         gain, offset, mean, variance = weights
         return gain * (x - mean) / np.sqrt(variance + epsilon) + offset
@@ -124,7 +124,7 @@ def chunks(tokens, size):
 
 
 def mega_block(x, w, mix, *, kind="layernorm", norm_first=True, truncation=None, mask=None):
-    """The whole block; `w` holds lists of weights by layer, `mix(shared, values)` mixes tokens."""
+    """Apply a block; `w` holds lists of weights by layer, `mix(shared, values)` mixes tokens."""
 
     def dense(name, x):
         kernel, bias = w[name]

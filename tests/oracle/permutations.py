@@ -1,8 +1,8 @@
-"""The ops in plain NumPy, one sample and one channel at a time, sharing no code with the package.
+"""NumPy references of the permutations, one sample and one channel at a time.
 
-The result of an op is described by its sources, an integer array like `x`: the token of the same
-sample and channel that arrives at each position, or -1 where the output is 0. Steps are integers,
-or a function from the number of real tokens to integers.
+They share no code with the package. Ops return sources, an integer array of the shape of `x`: the
+input token at each output position, or -1 where the output is 0. Steps are integers, or a function
+from the number of real tokens to integers.
 """
 
 import math
@@ -12,13 +12,13 @@ import numpy as np
 
 
 def values(x, sources):
-    """What the permutation makes of `x`."""
+    """Apply the permutation to `x`."""
     out = np.take_along_axis(x, np.maximum(sources, 0), axis=1)
     return np.where(sources < 0, np.zeros_like(x), out)
 
 
 def gradient(cotangent, sources):
-    """What the gradient of the result is for `x`."""
+    """Return the gradient for `x`, given the gradient for the result."""
     out = np.zeros_like(cotangent)
     for b, n, c in np.argwhere(sources >= 0):
         out[b, sources[b, n, c], c] += cotangent[b, n, c]
@@ -26,7 +26,7 @@ def gradient(cotangent, sources):
 
 
 def schedule(name, channels, layer_index=0, num_layers=1, group_size=2):
-    """Steps as the table of the semantics has them: a function of the number of tokens."""
+    """Return the steps of a schedule as a function of the number of tokens."""
     numbers = [layer_index * channels + c for c in range(channels)]
 
     def steps(tokens):
@@ -57,8 +57,8 @@ def group_sort(x, group_size=None, align="independent", mask=None):
 def csp(x, steps, group_size, align="independent", mask=None):
     def permute(sample, real, channel):
         values = sample[:, channel]
-        made = steps(len(real)) if callable(steps) else steps
-        step = int(made[channel]) % len(real)
+        all_steps = steps(len(real)) if callable(steps) else steps
+        step = int(all_steps[channel]) % len(real)
         shifted = [real[(n - step) % len(real)] for n in range(len(real))]
         size = group_size or len(sample)
         result = []
@@ -73,7 +73,7 @@ def csp(x, steps, group_size, align="independent", mask=None):
 
 
 def _by_ranks(group, reference):
-    """The smallest goes where the reference channel is smallest, and so on."""
+    """Move the smallest value to the position of the smallest reference value, and so on."""
     result = list(group)
     for token, position in zip(
         group, sorted(range(len(reference)), key=lambda n: reference[n]), strict=True

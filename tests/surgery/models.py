@@ -1,4 +1,4 @@
-"""Models that hold attention, and what NumPy makes of them with CSP in its place."""
+"""Models with attention for the tests of surgery, and CSP in NumPy as a reference."""
 
 import keras
 import numpy as np
@@ -10,12 +10,12 @@ from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
 
 TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
-of_own_class = pytest.mark.filterwarnings("ignore:Classes that create attention")
+ignore_class_warning = pytest.mark.filterwarnings("ignore:Classes that create attention")
 
 
 @keras.saving.register_keras_serializable("tests")
 class Encoder(layers.Layer):
-    """A Transformer layer as tutorials have it, whose attention lies in a list."""
+    """A Transformer layer as in tutorials, with a second attention layer in a list."""
 
     def __init__(self, heads, width, **kwargs):
         super().__init__(**kwargs)
@@ -40,8 +40,8 @@ class Encoder(layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tests")
-class Own(keras.Model):
-    """A subclassed model around that layer."""
+class CustomModel(keras.Model):
+    """A subclassed model with an `Encoder`."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -74,7 +74,7 @@ def randomize(model):
 
 
 def mixed(x, attention, groups=2):
-    """What CSP with the projections of Keras' attention makes of tokens: NumPy's own."""
+    """Apply CSP in NumPy, with the projections of a Keras attention layer."""
     kernels = dict(
         zip(
             [weight.path.split("/")[-2:][0] + "/" + weight.name for weight in attention.weights],
@@ -93,7 +93,7 @@ def mixed(x, attention, groups=2):
 
 
 class Plain(layers.Layer):
-    """A layer of one's own, whose constructor takes its own arguments and no others."""
+    """A custom layer without `**kwargs` in its constructor."""
 
     def __init__(self, heads, width=3):
         super().__init__()
@@ -110,7 +110,7 @@ class PlainWithConfig(Plain):
 
 
 class PlainModel(keras.Model):
-    """A subclassed model of Keras' own layers, which nobody wrote a `get_config` for."""
+    """A subclassed model of Keras layers, without a `get_config`."""
 
     def __init__(self):
         super().__init__()
@@ -120,6 +120,6 @@ class PlainModel(keras.Model):
         return self.head(x + self.attention(x, x))
 
 
-def only_the_past():
+def causal_simple_attention():
     tokens = keras.Input((8, 6))
     return keras.Model(tokens, SimpleAttention(2, causal=True)(tokens))

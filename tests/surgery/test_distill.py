@@ -1,4 +1,4 @@
-"""A distilled student approaches its teacher, which stays as it is."""
+"""Test distillation: the student approaches the teacher, and the teacher does not change."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 
 from keras_permix import distill, swap_mixer
 from tests.harness import to_numpy
-from tests.surgery.models import Own
+from tests.surgery.models import CustomModel
 from tests.zoo.models import tiny, weights
 
 FAST = dict(epochs=20, verbose=0)
@@ -17,7 +17,7 @@ def adam():
 
 
 def pair(name="ViT"):
-    """A teacher with attention, and the student that is made of it."""
+    """Return a student and a teacher with attention."""
     if name == "SimpleTRON":
         teacher = tiny(name, variant="softmax", dropout=0.0, use_class_token=False)
         return teacher.with_variant("simple_l"), teacher
@@ -26,7 +26,7 @@ def pair(name="ViT"):
 
 
 def functional(channels=8, layers=2):
-    """A user's model, whose inputs are a dict."""
+    """Build a custom model with a dict of inputs."""
     inputs = {"tokens": keras.Input((6,), name="tokens"), "more": keras.Input((6,), name="more")}
     x = keras.layers.Dense(channels, name="first")(inputs["tokens"])
     for index in range(layers):
@@ -41,7 +41,7 @@ def functional_inputs(samples=32):
 
 
 def state_error(student, teacher, inputs):
-    """The mean squared error of the hidden states at tokens that are no padding."""
+    """Return the mean squared error of the hidden states, without padding."""
     real = inputs["mask"] if isinstance(inputs, dict) and "mask" in inputs else Ellipsis
     pairs = zip(student.features(inputs), teacher.features(inputs), strict=True)
     return np.mean([((to_numpy(s) - to_numpy(t))[real] ** 2).mean() for s, t in pairs])
@@ -55,7 +55,7 @@ def output_error(student, teacher, inputs):
 
 @pytest.mark.parametrize("name", ["ViT", "SimpleTRON"])
 @pytest.mark.everywhere
-def test_states_and_outputs_approach_the_teachers(name):
+def test_states_and_outputs_approach_teacher(name):
     student, teacher = pair(name)
     teacher.get_layer("block_0").trainable = False
     before, trainable = weights(teacher), [weight.trainable for weight in teacher.weights]
@@ -71,7 +71,7 @@ def test_states_and_outputs_approach_the_teachers(name):
     assert not teacher.get_layer("block_0").trainable and teacher.get_layer("block_1").trainable
 
 
-def test_the_student_is_an_ordinary_model_afterwards(tmp_path):
+def test_distilled_student_can_be_saved(tmp_path):
     student, teacher = pair()
     student.get_layer("block_0").trainable = False
     frozen = [to_numpy(weight) for weight in student.get_layer("block_0").weights]
@@ -87,7 +87,7 @@ def test_the_student_is_an_ordinary_model_afterwards(tmp_path):
     np.testing.assert_array_equal(*outputs)
 
 
-def test_padding_is_not_counted():
+def test_loss_ignores_padding():
     student, teacher = pair("SimpleTRON")
     inputs = teacher.encode(["a", "b c"])
     seen = []
@@ -136,11 +136,11 @@ def test_batches_and_labels():
 
     arguments = dict(labels=0.9, epochs=40, verbose=0)
     distill(student, teacher, Batches(), optimizer=adam(), **arguments)
-    assert (student.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.6  # by chance 0.33
+    assert (student.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.6  # chance: 0.33
     other = keras.models.clone_model(teacher)
     arguments = dict(arguments, layers="first", optimizer=adam())
     distill(other, teacher, inputs, np.eye(3)[labels], **arguments)
-    assert (other.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.6  # by chance 0.33
+    assert (other.predict(inputs, verbose=0).argmax(1) == labels).mean() > 0.6  # chance: 0.33
 
 
 @pytest.mark.everywhere
@@ -155,7 +155,7 @@ def test_tensorflow_datasets():
 
 
 def test_regression_and_subclassed_models():
-    student, teacher = Own(), Own()
+    student, teacher = CustomModel(), CustomModel()
     inputs = np.random.default_rng(0).normal(size=(32, 8, 6)).astype("float32")
     for model in (student, teacher):
         model(inputs)
@@ -170,7 +170,7 @@ def test_regression_and_subclassed_models():
     assert error() < before / 2
 
 
-def test_texts():
+def test_text_inputs():
     student, teacher = pair("SimpleTRON")
     inputs = teacher.encode(texts := ["a text", "other"] * 8)
     before = state_error(student, teacher, inputs)
@@ -195,13 +195,13 @@ def test_texts():
         (dict(layers={"first": "out"}), r"`layers`.*'first' of \(None, 8\) and 'out'"),
     ],
 )
-def test_wrong_arguments(arguments, error):
+def test_invalid_arguments_raise(arguments, error):
     models = dict(student=functional(), teacher=functional())
     with pytest.raises((TypeError, ValueError), match=f"(?s){error}"):
         distill(**{**models, "x": functional_inputs(), "verbose": 0, **arguments})
 
 
-def test_wrong_models():
+def test_invalid_models_raise():
     student, teacher = pair()
     with pytest.raises(ValueError, match="share weights.*shared weights"):
         distill(teacher, teacher, teacher.make_inputs(0, 2))
@@ -211,4 +211,4 @@ def test_wrong_models():
     with pytest.raises(ValueError, match="`temperature=None`.*temperature=2.0"):
         distill(one, keras.models.clone_model(one), np.zeros((2, 2)))
     with pytest.raises(ValueError, match="`student` must be built"):
-        distill(Own(), teacher, teacher.make_inputs(0, 2))
+        distill(CustomModel(), teacher, teacher.make_inputs(0, 2))

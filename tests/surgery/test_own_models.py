@@ -1,4 +1,4 @@
-"""Mixers are swapped in people's own models, with what fits of their weights."""
+"""Test `swap_mixer` on custom models: outputs and transferred weights."""
 
 from importlib.util import find_spec
 
@@ -13,15 +13,15 @@ from keras_permix.surgery.swap import find_mixers
 from tests.harness import assert_close, to_numpy
 from tests.surgery.models import (
     TOKENS,
+    CustomModel,
     Encoder,
-    Own,
     Plain,
     PlainModel,
     PlainWithConfig,
+    causal_simple_attention,
     functional,
+    ignore_class_warning,
     mixed,
-    of_own_class,
-    only_the_past,
     randomize,
 )
 from tests.zoo.models import tiny
@@ -47,21 +47,21 @@ def test_functional_model(arguments):
 
 
 @pytest.mark.once
-def test_swapped_model_is_saved(tmp_path):
+def test_swapped_model_can_be_saved(tmp_path):
     swapped = swap_mixer(functional(), {"name": "slice_sort", "order": "interleave"})
     swapped.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(to_numpy(loaded(TOKENS)), to_numpy(swapped(TOKENS)))
 
 
-@of_own_class
+@ignore_class_warning
 @pytest.mark.parametrize("kind", ["layer", "subclass"])
-def test_attention_within_layers(kind):
+def test_attention_in_custom_layers(kind):
     if kind == "layer":
         model = randomize(keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)]))
         encoder, head = model.layers[0], None
     else:
-        model = Own()
+        model = CustomModel()
         model(TOKENS)
         encoder, head = randomize(model).encoder, model.head
     swapped = swap_mixer(model, "csp")
@@ -79,11 +79,11 @@ def test_attention_within_layers(kind):
     swapped.fit(TOKENS, np.zeros(x.shape, "float32"), verbose=0)
     for weight, before in zip(swapped.trainable_weights, old, strict=True):
         assert not np.array_equal(to_numpy(weight), before), weight.path
-    assert len(old) == len(model.trainable_weights) - 2 * 4  # queries and keys are gone
+    assert len(old) == len(model.trainable_weights) - 2 * 4  # without queries and keys
 
 
-@of_own_class
-def test_some_layers_only():
+@ignore_class_warning
+def test_layers_argument():
     model = randomize(keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)]))
     first = swap_mixer(model, "slice_sort", layers=[0]).layers[0]
     assert isinstance(first.attention, SliceSort)
@@ -98,21 +98,21 @@ def test_some_layers_only():
             swap_mixer(model, "csp", layers=wrong)
 
 
-@of_own_class
+@ignore_class_warning
 @pytest.mark.parametrize("make", [Plain, PlainWithConfig])
-def test_constructors_need_not_take_more_than_their_own(make):
+def test_layer_without_kwargs_in_constructor(make):
     model = randomize(keras.Sequential([keras.Input((8, 6)), make(2), layers.Dense(3)]))
-    own, last = model.layers
-    own.trainable = False
+    custom, last = model.layers
+    custom.trainable = False
     swapped = swap_mixer(model, "csp")
-    expected = TOKENS + mixed(TOKENS, own.attention)
+    expected = TOKENS + mixed(TOKENS, custom.attention)
     expected = expected @ to_numpy(last.kernel) + to_numpy(last.bias)
     assert_close(to_numpy(swapped(TOKENS)), expected)
-    assert swapped.layers[0].name == own.name and not swapped.layers[0].trainable
+    assert swapped.layers[0].name == custom.name and not swapped.layers[0].trainable
 
 
-@of_own_class
-def test_subclassed_model_of_plain_layers():
+@ignore_class_warning
+def test_subclassed_model_of_keras_layers():
     model = PlainModel()
     model(TOKENS)
     head = randomize(model).head
@@ -121,7 +121,7 @@ def test_subclassed_model_of_plain_layers():
     assert_close(to_numpy(swap_mixer(model, "csp")(TOKENS)), expected)
 
 
-def test_mixers_are_swapped_for_others_of_their_class():
+def test_csp_to_csp_keeps_projections():
     tokens = keras.Input((8, 6))
     model = keras.Model(tokens, layers.Dense(3)(CSP(use_value_bias=True)(tokens)))
     swapped = swap_mixer(randomize(model), {"name": "csp", "group_size": 4})
@@ -133,8 +133,7 @@ def test_mixers_are_swapped_for_others_of_their_class():
 @pytest.mark.once
 @pytest.mark.parametrize("arguments", [{}, dict(use_bias=False)])
 @pytest.mark.parametrize("mixer", ["attention", {"name": "simple_attention", "num_heads": 4}])
-def test_attention_takes_the_projections_of_what_has_no_heads(mixer, arguments):
-    """As many heads as it has by itself."""
+def test_csp_to_attention_keeps_projections(mixer, arguments):
     model = swap_mixer(randomize(functional(key_dim=8, **arguments)), "csp")
     value, output = (dense.get_weights() for dense in csp_of(model))
     attention = swap_mixer(model, mixer).layers[2]
@@ -146,14 +145,14 @@ def test_attention_takes_the_projections_of_what_has_no_heads(mixer, arguments):
 
 
 @pytest.mark.once
-def test_heads_that_do_not_divide_the_projections_are_named():
+def test_num_heads_must_divide_projections():
     narrow = swap_mixer(functional(key_dim=5), "csp")
     with pytest.raises(ValueError, match="must divide the 10 channels.* Received: num_heads=8, "):
         swap_mixer(narrow, "attention")
 
 
 @pytest.mark.once
-def test_what_is_frozen_and_dropped_out_stays_so():
+def test_frozen_layers_and_dropout_are_kept():
     model = functional(dropout=0.3)
     model.layers[1].trainable = False
     swapped = swap_mixer(model, "csp")
@@ -167,7 +166,7 @@ def test_what_is_frozen_and_dropped_out_stays_so():
 
 
 @pytest.mark.once
-def test_single_frozen_weights_stay_so():
+def test_frozen_weights_are_kept():
     model = functional()
     dense, attention = model.layers[1], model.layers[2]
     for weight in (dense.bias, attention._value_dense.kernel, attention._output_dense.bias):
@@ -183,12 +182,12 @@ def test_single_frozen_weights_stay_so():
     for weight in (block.mlp_in.kernel, block.mixer.qkv_dense.kernel):
         weight.trainable = False
     frozen = {w.path for w in swap_mixer(vit, "csp").weights if not w.trainable}
-    frozen.discard("position_embedding/class_token")  # which nothing uses
+    frozen.discard("position_embedding/class_token")  # unused
     assert frozen == {"block_0/mlp_in/kernel", "block_0/mixer/value/kernel"}
 
 
 @pytest.mark.once
-def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
+def test_load_weights_after_swap_in_custom_class(tmp_path):
     def make():
         return keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)])
 
@@ -203,9 +202,9 @@ def test_weights_of_an_own_class_are_loaded_as_the_docstring_says(tmp_path):
     np.testing.assert_array_equal(to_numpy(again(TOKENS)), to_numpy(swapped(TOKENS)))
 
 
-@of_own_class
+@ignore_class_warning
 @pytest.mark.once
-@pytest.mark.skipif(not find_spec("keras_hub"), reason="KerasHub is absent")
+@pytest.mark.skipif(not find_spec("keras_hub"), reason="KerasHub is not installed")
 def test_vit_of_keras_hub():
     from keras_hub.models import ViTBackbone
 
@@ -213,7 +212,7 @@ def test_vit_of_keras_hub():
         image_shape=(8, 8, 3), patch_size=2, num_layers=2, num_heads=2, hidden_dim=6, mlp_dim=8
     )
     images = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("float32")
-    swapped = swap_mixer(randomize(model), {"name": "csp", "ragged": True})  # of 17 tokens
+    swapped = swap_mixer(randomize(model), {"name": "csp", "ragged": True})  # 17 tokens
     assert [type(layer) for layer in find_mixers(swapped)] == [CSP, CSP]
     first = find_mixers(model)[0]
     tokens = np.random.default_rng(1).normal(size=(2, 8, 6)).astype("float32")
@@ -224,7 +223,7 @@ def test_vit_of_keras_hub():
 
 
 @pytest.mark.once
-def test_attention_on_maps():
+def test_attention_on_feature_maps():
     maps = keras.Input((4, 4, 6))
     model = keras.Model(maps, layers.MultiHeadAttention(2, 3)(maps, maps))
     assert swap_mixer(model, "damped_ema").output_shape == (None, 4, 4, 6)
@@ -233,15 +232,15 @@ def test_attention_on_maps():
         swap_mixer(model, "csp")
 
 
-def test_a_causal_mixer_is_swapped_for_a_causal_one():
-    swapped = swap_mixer(only_the_past(), {"name": "causal_csp", "delays": 3})
+def test_causal_attention_to_causal_csp():
+    swapped = swap_mixer(causal_simple_attention(), {"name": "causal_csp", "delays": 3})
     x = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
     whole = to_numpy(swapped(x))
     later = np.concatenate([x[:, :5], x[:, 5:] + 1], axis=1)
     np.testing.assert_array_equal(to_numpy(swapped(later))[:, :5], whole[:, :5])
 
 
-def test_groups_fit_any_length_where_the_model_takes_any():
+def test_swapped_model_supports_variable_length():
     tokens = keras.Input((None, 6))
     model = keras.Model(tokens, keras.layers.MultiHeadAttention(2, 3)(tokens, tokens))
     swapped = swap_mixer(model, "csp")
@@ -249,8 +248,8 @@ def test_groups_fit_any_length_where_the_model_takes_any():
 
 
 @pytest.mark.once
-def test_a_copy_of_another_dtype_is_refused():
-    """A constructor that takes no dtype makes its copy under the policy of today."""
+def test_copy_with_other_dtype_raises():
+    """A constructor without `dtype` copies with the current dtype policy."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

@@ -1,4 +1,4 @@
-"""What cannot be swapped, or made anew, is named."""
+"""Test models that `swap_mixer` does not support."""
 
 import warnings
 
@@ -9,17 +9,17 @@ from keras import layers
 from keras_permix import swap_mixer
 from tests.surgery.models import (
     TOKENS,
-    Own,
+    CustomModel,
     Plain,
     PlainModel,
     PlainWithConfig,
+    causal_simple_attention,
     functional,
-    only_the_past,
 )
 from tests.zoo.models import tiny
 
 
-def test_what_is_no_model():
+def test_non_model_raises():
     with pytest.raises(TypeError, match="`model` must be a Keras model. Received: model='a'"):
         swap_mixer("a", "csp")
 
@@ -30,7 +30,7 @@ class Forgetful(Plain):
 
 
 class Growing(PlainWithConfig):
-    """A layer that has one more when it is made anew."""
+    """A layer that gains a sublayer each time it is constructed."""
 
     made = 0
 
@@ -60,7 +60,7 @@ class WithArgument(PlainModel):
         (WithArgument, r"WithArgument \(.*override `get_config"),
     ],
 )
-def test_what_cannot_be_made_anew_is_named(make, lacks):
+def test_uncopyable_layer_raises(make, lacks):
     model = make(2)
     if not isinstance(model, keras.Model):
         model = keras.Sequential([keras.Input((8, 6)), model])
@@ -83,14 +83,14 @@ def causal():
 
 
 class Crossing(PlainModel):
-    """Attends to the tokens from behind, which is another tensor."""
+    """A model that attends to the flipped tokens, which are another tensor."""
 
     def call(self, x):
         return self.head(self.attention(x, keras.ops.flip(x, axis=1)))
 
 
 class Hidden(PlainModel):
-    """Holds its attention in a dict."""
+    """A model with its attention in a dict."""
 
     def __init__(self):
         keras.Model.__init__(self)
@@ -107,22 +107,22 @@ def called(make):
 
 
 def unbuilt():
-    return Own()
+    return CustomModel()
 
 
-def without():
+def without_attention():
     return keras.Sequential([keras.Input((8, 6)), layers.Dense(3)])
 
 
 def quantized():
     model = tiny("ViT", hidden_dim=32)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of layers that stay as they are
+        warnings.simplefilter("ignore")  # about layers without quantization
         model.quantize("int8")
     return model
 
 
-def attending(**arguments):
+def attention_model(**arguments):
     tokens = keras.Input((16, 8))
     attention = keras.layers.MultiHeadAttention(2, 4, **arguments)
     return keras.Model(tokens, attention(tokens, tokens))
@@ -144,24 +144,32 @@ def with_lora():
         (lambda: called(Hidden), ValueError, "(?s)self.attention = .*in neither an attribute nor"),
         (cross, TypeError, "`value` must be the same object"),
         (causal, TypeError, "`use_causal_mask` must be False"),
-        (only_the_past, TypeError, "A causal mixer can be replaced only by a causal mixer"),
+        (
+            causal_simple_attention,
+            TypeError,
+            "A causal mixer can be replaced only by a causal mixer",
+        ),
         (quantized, ValueError, "`model` must not be quantized"),
         (unbuilt, ValueError, "`model` must be built"),
-        (lambda: attending(use_gate=True), ValueError, "`use_gate` cannot be replaced"),
-        (lambda: attending(sliding_window=4), ValueError, "`sliding_window` cannot be replaced"),
-        (lambda: attending(output_shape=6), ValueError, "`output_shape` cannot be replaced"),
+        (lambda: attention_model(use_gate=True), ValueError, "`use_gate` cannot be replaced"),
+        (
+            lambda: attention_model(sliding_window=4),
+            ValueError,
+            "`sliding_window` cannot be replaced",
+        ),
+        (lambda: attention_model(output_shape=6), ValueError, "`output_shape` cannot be replaced"),
         (lambda: tiny("MLPMixer"), ValueError, "MLPMixer has no `mixer`.*MLPs mix"),
         (lambda: tiny("PatchOnlyMLPMixer"), ValueError, "PatchOnlyMLPMixer has no `mixer`"),
-        (without, ValueError, "`model` must hold Keras' `MultiHeadAttention`"),
+        (without_attention, ValueError, "`model` must hold Keras' `MultiHeadAttention`"),
     ],
 )
-def test_what_cannot_be_swapped(make, kind, message):
+def test_unsupported_model_raises(make, kind, message):
     with pytest.raises(kind, match=message):
         swap_mixer(make(), "csp")
 
 
 @pytest.mark.once
-def test_attention_to_another_tensor_within_a_subclassed_model_is_refused_when_called():
+def test_cross_attention_in_subclassed_model_raises_at_call():
     with pytest.warns(UserWarning, match="Crossing"):
         swapped = swap_mixer(called(Crossing), "csp")
     with pytest.raises(TypeError, match="`value` must be the same object"):

@@ -1,4 +1,4 @@
-"""Mixers are swapped in the zoo's models, with what fits of their weights."""
+"""Test `swap_mixer` on zoo models: configurations and transferred weights."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny
 
 
-def test_model_of_the_zoo():
+def test_vit():
     model = tiny("ViT")
     swapped = swap_mixer(model, {"name": "csp", "shift": "unit"}, layers=[-1])
     names = [mixer["name"] for mixer in swapped.get_config()["mixer"]]
@@ -30,7 +30,7 @@ def test_model_of_the_zoo():
     np.testing.assert_array_equal(to_numpy(again(images)), to_numpy(swapped(images)))
 
 
-def test_softmax_becomes_simple_attention_with_all_its_projections():
+def test_softmax_to_simple_attention_keeps_projections():
     model = tiny("ViT")
     swapped = swap_mixer(model, "simple_attention")
     for index in range(2):
@@ -40,7 +40,7 @@ def test_softmax_becomes_simple_attention_with_all_its_projections():
 
 
 @pytest.mark.once
-def test_other_heads_keep_all_projections():
+def test_new_num_heads_keeps_projections():
     model = tiny("ViT")
     swapped = swap_mixer(model, {"name": "simple_attention", "num_heads": 4})
     ours, theirs = (m.get_layer("block_0").mixer.qkv_dense.kernel for m in (swapped, model))
@@ -49,11 +49,11 @@ def test_other_heads_keep_all_projections():
         swap_mixer(model, {"name": "simple_attention", "num_heads": 3})
 
 
-def carried(model, swapped, but=()):
-    """Whether all weights of a swapped model are this one's, by their paths, but those named."""
+def check_kept_weights(model, swapped, changed=()):
+    """Check that weights are kept, except for paths in `changed`. Returns the first features."""
     old = {weight.path: to_numpy(weight) for weight in model.weights}
     for weight in swapped.weights:
-        if not any(part in weight.path for part in but):
+        if not any(part in weight.path for part in changed):
             np.testing.assert_array_equal(to_numpy(weight), old[weight.path], weight.path)
     inputs = model.make_inputs(0, 2)
     first = [to_numpy(one.features(inputs, layers=[0])[0]) for one in (model, swapped)]
@@ -69,7 +69,7 @@ def test_simpletron(variant):
     model = tiny("SimpleTRON", variant=variant)
     swapped = swap_mixer(model, "csp", layers=-1)
     assert swapped.get_config()["mixer"][0] is None
-    before, after = carried(model, swapped, but=["block_1/attention/value"])
+    before, after = check_kept_weights(model, swapped, changed=["block_1/attention/value"])
     np.testing.assert_array_equal(after, before)
     (kernel, bias), mixer = (
         model.get_layer("block_1").mixer.qkv_dense.get_weights(),
@@ -86,7 +86,7 @@ def test_simpletron(variant):
 def test_butterfly_vit():
     model = tiny("ButterflyViT")
     swapped = swap_mixer(model, {"name": "csp", "group_size": 4}, layers=[1])
-    before, after = carried(model, swapped, but=["block_1/transformer/mixer/value"])
+    before, after = check_kept_weights(model, swapped, changed=["block_1/transformer/mixer/value"])
     np.testing.assert_array_equal(after, before)
     mixer = swapped.get_layer("block_1").block.mixer
     kernel = to_numpy(model.get_layer("block_1").block.mixer.qkv_dense.kernel)
@@ -96,10 +96,10 @@ def test_butterfly_vit():
 
 
 @pytest.mark.once
-def test_mega_keeps_its_gates():
+def test_mega_keeps_gates():
     model = tiny("MEGA")
     swapped = swap_mixer(model, {"name": "csp", "group_size": 3}, layers=[1])
-    before, after = carried(model, swapped, but=["block_1/gate"])
+    before, after = check_kept_weights(model, swapped, changed=["block_1/gate"])
     np.testing.assert_array_equal(after, before)
     gates = [m.get_layer("block_1").gate_dense.get_weights() for m in (model, swapped)]
     for old, new in zip(*gates, strict=True):
@@ -117,14 +117,14 @@ def test_mega_keeps_its_gates():
 def test_graphormer():
     model = tiny("Graphormer")
     swapped = swap_mixer(model, "slice_sort", layers=[1])
-    before, after = carried(model, swapped)
+    before, after = check_kept_weights(model, swapped)
     np.testing.assert_array_equal(after, before)
     paths = {weight.path for weight in swapped.weights if "block_1/mixer/" in weight.path}
     assert {path.split("/")[2] for path in paths} == {"value", "output"}
 
 
 @pytest.mark.once
-def test_one_mixer_per_block_or_for_all():
+def test_one_mixer_per_block_or_one_for_all():
     assert tiny("ViT", mixer=["csp", "csp"]).get_config()["mixer"] == {"name": "csp"}
     with pytest.raises(ValueError, match="`mixer` must be one mixer for all blocks.*num_layers=2"):
         tiny("ViT", mixer=["csp"])

@@ -1,4 +1,4 @@
-"""Scores of classes against their definitions."""
+"""Test classification scores against their definitions."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 LABELS, PREDICTED = RNG.integers(0, 2, 60), RNG.integers(0, 2, 60)
 
 
-def test_f1_is_the_harmonic_mean_of_precision_and_recall():
+def test_f1_is_harmonic_mean_of_precision_and_recall():
     hits = np.sum((LABELS == 1) & (PREDICTED == 1))
     precision, recall = hits / np.sum(PREDICTED == 1), hits / np.sum(LABELS == 1)
     found = f1_score(confusion_matrix(LABELS, PREDICTED, 2))
@@ -23,7 +23,7 @@ def test_f1_is_the_harmonic_mean_of_precision_and_recall():
     assert f1_score(np.array([[3, 0], [0, 0]])) == 0
 
 
-def test_auc_is_the_share_of_pairs_in_order():
+def test_auc_is_fraction_of_ordered_pairs():
     scores = RNG.integers(0, 9, 60) / 8  # with ties
     pairs = [(a > b) + (a == b) / 2 for a in scores[LABELS == 1] for b in scores[LABELS == 0]]
     assert auc_score(LABELS, scores) == pytest.approx(np.mean(pairs))

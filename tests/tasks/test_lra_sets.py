@@ -1,4 +1,4 @@
-"""The sets of the Long Range Arena by the names of recipes, as batches of models."""
+"""Test the Long Range Arena datasets: loading, batches, evaluation and errors."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,9 @@ def listops_task(**changes):
 
 
 @pytest.mark.parametrize(
-    ("spec", "sizes"), [(FEW, (6, 4, 2)), (dict(source="files"), (6, 3, 3))], ids=["made", "files"]
+    ("spec", "sizes"),
+    [(FEW, (6, 4, 2)), (dict(source="files"), (6, 3, 3))],
+    ids=["generated", "files"],
 )
 def test_listops(spec, sizes):
     task = listops_task()
@@ -43,7 +45,7 @@ def test_listops(spec, sizes):
         (dict(max_sequence_length=1000), {}, "`max_sequence_length`. Received: 501, 1999, 1000"),
     ],
 )
-def test_listops_that_do_not_fit(model, spec, rule):
+def test_invalid_listops_raises(model, spec, rule):
     with pytest.raises(ValueError, match=rule):
         listops_task(**model).load({"name": "listops", **spec})
 
@@ -65,7 +67,7 @@ TINY_MEGA = dict(hidden_dim=4, inner_dim=4, shared_dim=4, ema_dim=2, num_layers=
 @pytest.mark.parametrize(
     ("spec", "sizes"),
     [(FEW_PICTURES, (4, 2, 2)), (dict(source="files"), (3, 1, 1))],
-    ids=["made", "files"],
+    ids=["generated", "files"],
 )
 def test_pathfinder(model, spec, sizes):
     sized = dict(image_size=32, num_classes=2)
@@ -96,13 +98,13 @@ def test_gray_pixels(monkeypatch):
         (TASKS["image_classification"], dict(name="cifar10_gray", seed=1)),
     ],
 )
-def test_options_are_those_of_the_source(task, spec):
+def test_option_of_another_source_raises(task, spec):
     with pytest.raises(ValueError, match=r"`data` takes the arguments .* Received: \['seed'\]"):
         task.check_data(spec)
     TASKS["text_classification"].check_data(dict(name="listops", seed=1, train=8))
 
 
-def test_sub_words_of_papers():
+def test_retrieval_with_subwords():
     pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     model = LRATransformer(vocabulary_size=100, max_sequence_length=32, pairs=True, **TINY)
     data = task_of(model).load({"name": "retrieval", "tokenizer": "bpe"}, PAIRS)

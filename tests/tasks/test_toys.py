@@ -1,4 +1,4 @@
-"""Sequences, pairs and graphs go all the way that images go, and no file knows of them."""
+"""Test text, pair and graph tasks: training, presets, evaluation and prediction."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from keras_permix.zoo.presets.probe import verify_probe
 from tests.tasks import toys
 from tests.zoo.models import tiny
 
-EMPTY = Path(__file__).with_name("__init__.py")  # a file without a letter
+EMPTY = Path(__file__).with_name("__init__.py")  # an empty file
 METRICS = {"text": "accuracy", "pairs": "accuracy", "graphs": "mae"}
 
 
@@ -27,21 +27,21 @@ def _registered():
         yield
 
 
-# Pairs find what texts find, but for how they are read.
+# Pairs differ from texts only in how they are read.
 KINDS = [pytest.param(kind, marks=[pytest.mark.once] * (kind == "pairs")) for kind in toys.KINDS]
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def project(request, tmp_path_factory):
-    """`(kind, folder, recipe, Trained)` of a run that went through."""
+    """Finish a run, and return `(kind, folder, recipe, Trained)`."""
     folder = tmp_path_factory.mktemp(request.param)
     recipe = toys.write_project(folder, request.param)
     done = train(recipe, out=folder / "run", data_dir=folder, verbose=0)
     return request.param, folder, recipe, done
 
 
-def oracle_answer(kind, model, inputs):
-    """What `permix predict` must print for one input, from the model's own output."""
+def expected_lines(kind, model, inputs):
+    """Format the output of a model for one input as `permix predict` prints it."""
     output = keras.ops.convert_to_numpy(model(inputs, training=False))[0].astype("float64")
     if kind == "graphs":
         return [f"  {v:.6g}  {n}" for v, n in zip(output, ("degree", "feature"), strict=True)]
@@ -50,7 +50,7 @@ def oracle_answer(kind, model, inputs):
     return [f"  {100 * probabilities[i]:6.2f} %  many {'ab'[i]}" for i in best]
 
 
-def test_it_learns_and_leaves_a_record(project):
+def test_run_learns_and_writes_logs(project):
     kind, folder, _, done = project
     first, last = done.rows[0], done.rows[-1]
     assert last["loss"] < first["loss"] and last["val_loss"] < first["val_loss"]
@@ -70,7 +70,7 @@ def test_it_learns_and_leaves_a_record(project):
     assert f"val_{METRICS[kind]}" in (folder / "run" / "log.csv").read_text().splitlines()[0]
 
 
-def test_preset_says_what_it_is(project):
+def test_preset_metadata(project):
     kind, folder, recipe, done = project
     preset = folder / "run" / "preset"
     metadata = json.loads((preset / "metadata.json").read_text())
@@ -88,7 +88,7 @@ def test_preset_says_what_it_is(project):
     assert not (preset / "preprocessor.json").exists()
 
 
-def test_card_fits(project):
+def test_model_card(project):
     kind, folder, _, done = project
     card = (folder / "run" / "README.md").read_text(encoding="utf-8")
     name = type(done.model).__name__
@@ -99,7 +99,7 @@ def test_card_fits(project):
     assert done.model.task.replace("_", " ") in card and "image" not in card
 
 
-def test_it_is_loaded_and_verified(project, capsys):
+def test_preset_loads_and_verifies(project, capsys):
     kind, folder, _, done = project
     preset = folder / "run" / "preset"
     loaded = ZooModel.from_preset(preset)
@@ -115,7 +115,7 @@ def test_it_is_loaded_and_verified(project, capsys):
     assert tokens.shape[0] == (6 if kind == "pairs" else 3) and tokens.shape[-1] == 8
 
 
-def test_wrong_weights_are_noticed(project, tmp_path):
+def test_verify_probe_detects_mismatch(project, tmp_path):
     _, _, _, done = project
     done.model.save_to_preset(tmp_path / "preset")
     path = tmp_path / "preset" / "metadata.json"
@@ -126,7 +126,7 @@ def test_wrong_weights_are_noticed(project, tmp_path):
     assert error == pytest.approx(1, abs=1e-3) and error > atol
 
 
-def test_a_new_head(project):
+def test_new_head(project):
     kind, folder, _, done = project
     change = {"targets": 3} if kind == "graphs" else {"num_classes": 3}
     model = ZooModel.from_preset(folder / "run" / "preset", **change)
@@ -138,7 +138,7 @@ def test_a_new_head(project):
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(kept), expected)
 
 
-def test_stopped_run_goes_on_to_the_same_result(project, tmp_path):
+def test_resumed_run_matches_uninterrupted_run(project, tmp_path):
     _, folder, recipe, done = project
 
     class Stop(keras.callbacks.Callback):
@@ -185,13 +185,13 @@ def test_predict(project, tmp_path, capsys):
         inputs = {"tokens": tokens, "mask": tokens > 0}
     assert main(["predict", str(preset), *words, *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    answer = [" ".join(words), *oracle_answer(kind, model, inputs)]
+    answer = [" ".join(words), *expected_lines(kind, model, inputs)]
     assert lines == answer + answer
 
 
 def test_smoke_run(project, tmp_path, capsys, monkeypatch):
     kind, _, recipe, _ = project
-    monkeypatch.chdir(tmp_path)  # where there is no data
+    monkeypatch.chdir(tmp_path)  # a folder without data
     assert main(["train", str(recipe), "--smoke", "--verbose", "0"]) == 0
     (out,) = tmp_path.glob("runs/*/*")
     assert out.name == "tiny_smoke" and not (out / "README.md").exists()
@@ -227,7 +227,7 @@ def test_generated_data_can_be_learned(project):
         ({"model": {"class_name": "Nonsense"}}, "Received: 'Nonsense'"),
     ],
 )
-def test_what_a_recipe_may_not_ask(project, tmp_path, change, rule):
+def test_unsupported_recipe_raises(project, tmp_path, change, rule):
     _, folder, recipe, _ = project
     with pytest.raises(ValueError, match=rule):
         train(recipe, **change, out=tmp_path, data_dir=folder, verbose=0)
@@ -245,23 +245,23 @@ def test_what_a_recipe_may_not_ask(project, tmp_path, change, rule):
         ("graphs", ["nowhere.json"], "`INPUT` must be a JSON file of one graph.*nowhere.json"),
     ],
 )
-def test_inputs_that_cannot_be_read(kind, words, rule, tmp_path, capsys):
+def test_unreadable_inputs_print_errors(kind, words, rule, tmp_path, capsys):
     model = dict(toys.KINDS[kind][0])
     zoo.MODELS[model.pop("class_name")](**model).save_to_preset(tmp_path / "preset")
-    code = 2 if words == ["only one"] else 1  # half a pair is no input
+    code = 2 if words == ["only one"] else 1  # the second text is missing
     assert main(["predict", str(tmp_path / "preset"), *words]) == code
     output, error = capsys.readouterr()
     assert output == "" and re.search(rule, error), error
 
 
-def test_answer_reads_no_configuration(monkeypatch):
-    """Keras imports TensorFlow to serialize one."""
+def test_answer_does_not_call_get_config(monkeypatch):
+    """Keras would import TensorFlow to serialize the configuration."""
     model = tiny()
     monkeypatch.setattr(type(model), "get_config", None)
     assert len(task_of(model).answer(np.zeros(3, "float32"), top=2)) == 2
 
 
-def test_model_without_a_task():
+def test_model_without_task_raises():
     class Idle(zoo.CSPViT):
         @classmethod
         def task_for(cls, config):

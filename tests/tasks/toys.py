@@ -1,7 +1,6 @@
-"""Data files and recipes of tasks other than images, and toy models: no task is special.
+"""Toy models, data files and recipes of tasks without images.
 
-Nothing in the package knows the toys. `registered` puts them among the models of the zoo for a
-while.
+The toys are not part of the package. `registered` adds them to the zoo temporarily.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ from tests.training.runs import as_toml
 
 
 class ToyText(SequenceClassifier):
-    """Embedded bytes, averaged over the real ones, to classes."""
+    """Classify a text by the mean of its embedded bytes, without padding."""
 
     def __init__(
         self, max_sequence_length, num_classes, hidden_dim=8, vocabulary_size=257, pairs=False,
@@ -46,7 +45,7 @@ class ToyText(SequenceClassifier):
 
 
 class ToyGraph(ZooModel):
-    """Embedded nodes, with their degree, averaged over the real ones, to numbers."""
+    """Predict numbers from the mean of embedded nodes and degrees, without padding."""
 
     task = "graph_regression"
 
@@ -83,7 +82,7 @@ class ToyGraph(ZooModel):
 
 @contextlib.contextmanager
 def registered():
-    """The toys as models of the zoo."""
+    """Register the toys as models of the zoo, and remove them at the end."""
     toys = (ToyText, ToyGraph)
     for toy in toys:
         zoo_model(toy)
@@ -95,7 +94,7 @@ def registered():
 
 
 def text_row(rng, label):
-    """A text of many a or many b, in which the class is easy to see."""
+    """Generate a text with many a or many b, depending on the label."""
     letters = rng.choice(list("ab  "), rng.integers(4, 15), p=[0.8, 0.1, 0.05, 0.05])
     text = "".join(letters)
     return text if label == "many a" else text.translate({97: 98, 98: 97})
@@ -111,7 +110,7 @@ def pair_rows(rng, count):
 
 
 def graph_rows(rng, count):
-    """Rings and stars, whose targets are the mean degree and a feature all nodes share."""
+    """Generate rings and stars. The targets are the mean degree and a shared node feature."""
     rows = []
     for number in range(count):
         nodes, feature = int(rng.integers(3, 7)), int(rng.integers(0, 4))
@@ -124,7 +123,7 @@ def graph_rows(rng, count):
     return rows
 
 
-# kind -> (model of a recipe, rows of a file, more of the recipe's `data`)
+# kind -> (`model` of the recipe, function that generates rows, more options of `data`)
 PAIRS = dict(
     class_name="LRATransformer", max_sequence_length=16, num_classes=2, hidden_dim=8, num_layers=1,
     mlp_dim=16,
@@ -140,7 +139,7 @@ KINDS = {
 
 
 def write_project(folder, kind):
-    """Write data files and a recipe, as a user would. Returns the recipe's path."""
+    """Write data files and a recipe, as a user would. Returns the path of the recipe."""
     model, make_rows, options = KINDS[kind]
     rng = np.random.default_rng(0)
     for part, count in (("train", 48), ("test", 20)):

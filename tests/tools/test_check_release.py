@@ -1,4 +1,4 @@
-"""What a release may hold, and where its description may lead."""
+"""Test the release checks: files, metadata, links and snippets."""
 
 import importlib.util
 import re
@@ -31,8 +31,8 @@ def described(text):
     return METADATA.format(text).encode("utf-8")
 
 
-def test_the_readme_of_a_release_leads_to_addresses_alone():
-    """The substitutions of pyproject.toml, done as the plugin of the build does them."""
+def test_release_readme_has_only_absolute_links():
+    """Apply the substitutions in pyproject.toml like the build plugin."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match="docs/csp.svg.*zoo/README.md"):
         tool.check_metadata(described(readme))
@@ -40,7 +40,7 @@ def test_the_readme_of_a_release_leads_to_addresses_alone():
     hook = pyproject["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     for each in hook["substitutions"]:
         for pattern in each["pattern"].split("|"):
-            assert re.search(pattern, readme), f"what {pattern} leaves out is not there"
+            assert re.search(pattern, readme), f"{pattern} does not match the README"
         readme = re.sub(each["pattern"], each["replacement"], readme)
     tool.check_metadata(described(readme))
     assert "All presets and their model cards" in readme and "docs/" not in readme
@@ -54,19 +54,19 @@ def test_the_readme_of_a_release_leads_to_addresses_alone():
         (described("[a](https://example.org)").replace(b"Summary", b"Other"), "No .'Summary'"),
     ],
 )
-def test_metadata_that_must_not_be_released(metadata, message):
+def test_invalid_metadata_raises(metadata, message):
     with pytest.raises(ValueError, match=message):
         tool.check_metadata(metadata)
 
 
-def test_files_that_must_not_be_released():
-    held = ["keras_permix/__init__.py", "weights/README.md", "a-1.0.dist-info/METADATA", "LICENSE"]
-    tool.check_names(held)
+def test_unexpected_files_raise():
+    names = ["keras_permix/__init__.py", "weights/README.md", "a-1.0.dist-info/METADATA", "LICENSE"]
+    tool.check_names(names)
     with pytest.raises(ValueError, match=r"Received: \['tools'\]"):
-        tool.check_names([*held, "tools/publish.py"])
+        tool.check_names([*names, "tools/publish.py"])
 
 
-def test_snippets_are_read_with_what_they_print():
+def test_snippets_include_expected_output():
     page = """One:
 ```python
 print(1)  # 1

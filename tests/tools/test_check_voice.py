@@ -1,4 +1,4 @@
-"""Tests of the lint over Markdown and docstrings."""
+"""Test the prose checker on Markdown and docstrings."""
 
 import importlib.util
 

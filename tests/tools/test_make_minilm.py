@@ -1,4 +1,4 @@
-"""The smaller BERT that SimpleTRON starts from says of a text what the whole BERT says."""
+"""Test the BERT with a reduced vocabulary from which SimpleTRON starts."""
 
 import importlib.util
 
@@ -22,7 +22,7 @@ needs_minilm = pytest.mark.skipif(
 
 
 @needs_minilm
-def test_smaller_bert_gives_the_same_states_for_words_that_it_knows():
+def test_smaller_bert_matches_bert_on_kept_tokens():
     bert = SimpleTRON.from_bert(
         make_minilm.packaged_folder(), variant="softmax", num_layers=1, max_sequence_length=16
     )
@@ -37,7 +37,7 @@ def test_smaller_bert_gives_the_same_states_for_words_that_it_knows():
 
 
 @needs_minilm
-def test_every_text_can_be_spelled_with_what_is_kept():
+def test_kept_tokens_spell_any_word():
     bert = SimpleTRON.from_bert(
         make_minilm.packaged_folder(), variant="softmax", num_layers=1, max_sequence_length=16
     )

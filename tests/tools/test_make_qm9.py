@@ -1,4 +1,4 @@
-"""The table of QM9 is made of the tables of qm9pack."""
+"""Test the conversion of the tables of qm9pack to the QM9 data set."""
 
 import importlib.util
 import lzma
@@ -19,7 +19,7 @@ NUMBERS = "157.7118,157.70997,157.70699,0.,13.21,-0.3877,0.1171,{gap},35.3,0.04,
 
 @pytest.fixture
 def wheel(tmp_path):
-    """One molecule in each of three tables, with columns that are left out."""
+    """Write three tables with one molecule each and some unused columns."""
     path = tmp_path / "qm9pack-1.0.3-py3-none-any.whl"
     names = [*make_qm9.COLUMNS]
     header = ",".join(["XYZ_file", *names[:3], "XYZ_Ang", *names[3:]])
@@ -31,10 +31,10 @@ def wheel(tmp_path):
     return path
 
 
-def test_what_is_made_is_the_set(wheel, tmp_path, monkeypatch, capsys):
+def test_converted_table_loads(wheel, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["make_qm9.py", str(wheel), "--out", str(tmp_path)])
     with pytest.raises(ValueError, match=r"qm9.csv.xz` must have the SHA-256 86acf84e"):
-        make_qm9.main()  # which three molecules have not
+        make_qm9.main()  # three molecules give another checksum
     assert [path.name for path in tmp_path.iterdir()] == [wheel.name]
     monkeypatch.delitem(files.SHA256, "qm9.csv.xz")
     make_qm9.main()

@@ -1,4 +1,4 @@
-"""The plan for a GPU runs on a CPU, at its smallest, and asks for what there is."""
+"""Test the GPU plan: cases and files exist, dry run on a CPU, failed steps."""
 
 import importlib.util
 import os
@@ -44,7 +44,7 @@ def test_dry_run(tmp_path):
     assert (tmp_path / f"ops_{backend}_bfloat16.csv").is_file()
 
 
-def test_a_step_that_fails_is_reported(tmp_path, monkeypatch, capsys):
+def test_failed_steps_are_reported(tmp_path, monkeypatch, capsys):
     failing = tool.Step("failing", "keras", 30, ("-c", "print('1 failed'); exit(3)"), ())
     slow = tool.Step("slow", "keras", 1, ("-c", "import time; time.sleep(60)"), ())
     absent = tool.Step("absent", "no_such_framework", 30, ("-c", "pass"), ())

@@ -1,4 +1,4 @@
-"""Publishing puts all of a run into the repository, or nothing."""
+"""Test publishing: all files of a run are copied into the repository, or none."""
 
 import importlib.util
 import json
@@ -35,7 +35,7 @@ def preset(tmp_path_factory):
 
 @pytest.fixture
 def run(tmp_path, preset):
-    """The folder of a finished run."""
+    """Return the folder of a finished run."""
     run = tmp_path / "run"
     shutil.copytree(preset, run / "preset")
     for name in tool.STORY:
@@ -46,7 +46,7 @@ def run(tmp_path, preset):
 
 @pytest.fixture
 def root(tmp_path):
-    """A repository with the recipe, and an older preset with its story."""
+    """Return a repository with the recipe, an older preset and its card."""
     root = tmp_path / "root"
     (root / "zoo/cspvit/mine").mkdir(parents=True)
     (root / "zoo/cspvit/mine/recipe.toml").write_text("the recipe")
@@ -57,7 +57,7 @@ def root(tmp_path):
 
 
 def contents(folder):
-    """What all files of a folder hold, by their paths."""
+    """Return the contents of all files in a folder by path."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -65,7 +65,7 @@ def contents(folder):
     }
 
 
-def test_everything_is_there(run, root):
+def test_publish_copies_all_files(run, root):
     folders = tool.publish(run, root)
     assert [str(folder.relative_to(root)) for folder in folders] == [
         "weights/cspvit/mine", "zoo/cspvit/mine"
@@ -77,10 +77,10 @@ def test_everything_is_there(run, root):
     }
     assert sorted(path.name for path in root.iterdir()) == ["weights", "zoo"]
     metadata = json.loads((folders[0] / "metadata.json").read_text())
-    assert metadata["commit"] == "a" * 40, "that of the training, not of today"
+    assert metadata["commit"] == "a" * 40, "the commit of the training is kept"
 
 
-def test_a_first_preset(run, root):
+def test_publish_first_preset(run, root):
     shutil.rmtree(root / "weights")
     tool.publish(run, root)
     assert contents(root / "weights/cspvit/mine") == contents(run / "preset")
@@ -108,7 +108,7 @@ def damage(run, how):
         ("smoke", ValueError, "A smoke run is not published"),
     ],
 )
-def test_nothing_of_a_run_that_is_not_whole(run, root, how, error, rule):
+def test_invalid_run_changes_nothing(run, root, how, error, rule):
     damage(run, how)
     before = contents(root)
     with pytest.raises(error, match=rule):
@@ -118,7 +118,7 @@ def test_nothing_of_a_run_that_is_not_whole(run, root, how, error, rule):
 
 @pytest.mark.parametrize("fails", range(4))
 @pytest.mark.parametrize("first", [True, False])
-def test_nothing_where_a_rename_fails(run, root, monkeypatch, fails, first):
+def test_failed_rename_changes_nothing(run, root, monkeypatch, fails, first):
     if first:
         shutil.rmtree(root / "weights")
     before, rename, calls = contents(root), os.rename, []
@@ -131,37 +131,37 @@ def test_nothing_where_a_rename_fails(run, root, monkeypatch, fails, first):
 
     monkeypatch.setattr(os, "rename", failing)
     if first and fails == 3:
-        pytest.skip("there are three renames only where no preset was")
+        pytest.skip("a first preset has only three renames")
     with pytest.raises(OSError, match="no room"):
         tool.publish(run, root)
     assert contents(root) == before
 
 
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, of which it calls nothing
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # from JAX, unused in the child
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("rename", range(1, 5))
-def test_what_a_killed_publishing_left_is_put_back_and_swept(run, root, rename, first):
+def test_recover_undoes_unfinished_publishing(run, root, rename, first):
     if first:
         shutil.rmtree(root / "weights")
     if first and rename == 4:
-        pytest.skip("there are three renames only where no preset was")
+        pytest.skip("a first preset has only three renames")
     calls, before, move = [], contents(root), os.rename
 
-    def deadly(*paths):
+    def kill_at_rename(*paths):
         calls.append(paths)
         if len(calls) == rename:
             os.kill(os.getpid(), signal.SIGKILL)
         move(*paths)
 
-    killed(run, root, os, "rename", deadly)
+    killed(run, root, os, "rename", kill_at_rename)
     tool.recover(root)
     assert contents(root) == before
     tool.publish(run, root)
     assert contents(root / "weights/cspvit/mine") == contents(run / "preset")
 
 
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, of which it calls nothing
-def test_what_a_publishing_had_ended_stays(run, root):
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # from JAX, unused in the child
+def test_recover_keeps_finished_publishing(run, root):
     killed(run, root, shutil, "rmtree", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
     tool.recover(root)
     assert contents(root / "weights/cspvit/mine") == contents(run / "preset")
@@ -169,11 +169,14 @@ def test_what_a_publishing_had_ended_stays(run, root):
     assert sorted(path.name for path in root.iterdir()) == ["weights", "zoo"]
 
 
-def killed(run, root, module, name, deadly):
-    """Publish in a process of its own, which `deadly` ends in place of a function of a module."""
+def killed(run, root, module, name, replacement):
+    """Publish in a child process that is killed when it calls a function of a module.
+
+    The replacement of the function kills the process.
+    """
     if (process := os.fork()) == 0:
-        setattr(module, name, deadly)
+        setattr(module, name, replacement)
         tool.publish(run, root)
         os._exit(0)
     assert os.waitpid(process, 0)[1] == signal.SIGKILL
-    assert list(root.glob(".publish*")), "what this test is about"
+    assert list(root.glob(".publish*")), "the killed process left its work folder"

@@ -1,4 +1,4 @@
-"""The documentation site has a page for everything, before Sphinx and a browser look at it."""
+"""Test the pages of the documentation site before Sphinx builds them."""
 
 import importlib.util
 import os
@@ -54,25 +54,25 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("layer", sorted(set(layers.__all__) - OTHERS))
-def test_a_mixer_has_its_picture_text_and_docstring(layer):
+def test_mixer_page_has_image_text_and_docstring(layer):
     page = PAGES[f"mixers/{layer}"]
     assert page.startswith(f"# {layer}\n\n![{layer}](../../../docs/mixers/")
     assert f"autoclass:: keras_permix.layers.{layer}\n" in page
     assert f"\n`{layer}` " in page
 
 
-def test_a_mixer_has_its_measurements():
+def test_mixer_page_has_measurements():
     rows = re.findall(r"^\| `(\w+)` \| 8×1024 \|", PAGES["mixers/ButterflyBlock"], re.MULTILINE)
     assert rows == ["ButterflyBlock"]
     assert "| `CSP` | 2×4096 |" in PAGES["mixers/CSP"]
 
 
-def test_reference_shows_what_is_inherited_but_not_keras():
-    for face in SITE.FACES:
-        assert ":inherited-members: Model, Layer, " in PAGES[f"reference/{face}"]
+def test_reference_omits_members_inherited_from_keras():
+    for package in SITE.PACKAGES:
+        assert ":inherited-members: Model, Layer, " in PAGES[f"reference/{package}"]
 
 
-def test_every_trained_preset_has_a_card_with_its_recipe():
+def test_every_trained_preset_has_a_card():
     trained = {name for name, info in list_presets().items() if info.scores}
     assert "vit/cifar10_small" in trained
     assert {f"zoo/{name}" for name in trained} <= set(PAGES)
@@ -80,7 +80,7 @@ def test_every_trained_preset_has_a_card_with_its_recipe():
         assert f"../../../../zoo/vit/cifar10_small/{name}" in PAGES["zoo/vit/cifar10_small"]
 
 
-def test_links_lead_to_a_page_or_a_file():
+def test_links_are_valid():
     for page, text in PAGES.items():
         prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
         folder = ROOT / "build" / "site" / os.path.dirname(page)
@@ -105,6 +105,6 @@ def test_links_are_rewritten(text, expected):
     assert SITE.rebased(text, "zoo/README.md", "zoo/index") == expected
 
 
-def test_a_link_that_leads_nowhere_is_refused():
+def test_broken_link_raises():
     with pytest.raises(ValueError, match="Received: gone.md in zoo/README.md"):
         SITE.rebased("[a](gone.md)", "zoo/README.md", "zoo/index")

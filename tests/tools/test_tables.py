@@ -1,4 +1,4 @@
-"""Tables and charts have the numbers of the presets and the measurements."""
+"""Test that tables and charts match the presets and the measurements."""
 
 import csv
 import importlib.util
@@ -24,7 +24,7 @@ def measured(name):
         return list(csv.DictReader(file))
 
 
-def test_the_explorer_has_a_row_per_trained_preset():
+def test_explorer_has_a_row_per_trained_preset():
     head, *rows = load("tables").explorer()
     found = {re.match(r"\[`(.*?)`\]", row[0])[1]: dict(zip(head, row, strict=True)) for row in rows}
     for path in ROOT.glob("weights/*/*/metadata.json"):
@@ -40,7 +40,7 @@ def test_the_explorer_has_a_row_per_trained_preset():
 
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
-def test_the_explorer_has_the_measured_ratios(backend):
+def test_explorer_shows_measured_ratios(backend):
     head, *rows = load("tables").explorer()
     found = {row[0].split("`")[1]: row[head.index(f"step, {backend}")] for row in rows}
     ratios = {(row["case"], row["model"]): row for row in measured(f"epyc/models_{backend}")}
@@ -52,9 +52,9 @@ def test_the_explorer_has_the_measured_ratios(backend):
 def test_charts_are_up_to_date(tmp_path):
     load("charts").main(tmp_path)
     for name in ("step_times.svg", "cost_over_length.svg"):
-        words, places = drawn(tmp_path / name)
-        old_words, old_places = drawn(ROOT / "benchmarks" / name)
-        assert words == old_words and places == pytest.approx(old_places, abs=0.5)
+        words, coordinates = drawn(tmp_path / name)
+        old_words, old_coordinates = drawn(ROOT / "benchmarks" / name)
+        assert words == old_words and coordinates == pytest.approx(old_coordinates, abs=0.5)
 
 
 def drawn(path):

@@ -1,4 +1,4 @@
-"""Common calls enter few of the package's files."""
+"""Test how many files of the package common calls enter."""
 
 import importlib.util
 import subprocess
@@ -13,14 +13,14 @@ spec = importlib.util.spec_from_file_location("walk", ROOT / "tools" / "walk.py"
 tool = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tool)
 
-# The most files on any backend. The goal of `from_preset` is 18.
+# Limits for all backends. The goal for `from_preset` is 18.
 FILES = {"from_preset": 20, "layer": 16, "train": 70, "predict": 45}
 
 pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize("call", tool.CALLS)
-def test_files_entered(call):
+def test_number_of_entered_files(call):
     command = [sys.executable, ROOT / "tools" / "walk.py", call]
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr

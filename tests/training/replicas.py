@@ -1,7 +1,10 @@
-"""What two replicas of TensorFlow do that one device does: `python -m tests.training.replicas`.
+"""Compare two TensorFlow replicas with one device: `python -m tests.training.replicas`.
 
-Prints a dict of lists: weights after a clipped step of one device and of two, with and without a
-scaled loss; after one whose gradient is infinite in the second replica alone; and dropout's masks.
+Prints a dict of lists:
+
+- weights after a clipped step on one device and on two, with and without a scaled loss,
+- weights after a step where only the second replica has an infinite gradient,
+- the dropout masks of each replica.
 """
 
 import json
@@ -12,25 +15,25 @@ import tensorflow as tf
 
 from keras_permix.training.distribute import distributed
 
-X = np.array([[1, 0], [1, 0], [5, 4], [5, 4]], "float32")  # two samples for each replica
+X = np.array([[1, 0], [1, 0], [5, 4], [5, 4]], "float32")  # two samples per replica
 
 
 def stepped(here, inputs, scaled=False):
-    """The weights of a linear model after a step of SGD with clipped gradients."""
+    """Return the weights of a linear model after an SGD step with clipped gradients."""
     with here.scope():
         optimizer = keras.optimizers.SGD(1.0, global_clipnorm=1.0)
         if scaled:
             optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=8.0)
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])
         model.set_weights([np.zeros((2, 1), "float32")])
-        model.compile(optimizer, lambda y, answer: answer[:, 0], jit_compile=False)
+        model.compile(optimizer, lambda y, outputs: outputs[:, 0], jit_compile=False)
         here.prepare(model)
         model.fit(inputs, np.zeros(4), batch_size=4, verbose=0)
     return model.get_weights()[0].ravel().tolist()
 
 
 def masks(here):
-    """What dropout leaves of ones, of each replica."""
+    """Return the dropout output for ones, per replica."""
     with here.scope():
         model = keras.Sequential([keras.Input((32,)), keras.layers.Dropout(0.5)])
     here.draw_apart(model)

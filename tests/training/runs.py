@@ -1,6 +1,6 @@
-"""A small run that tests train, and that kills itself when called as a script.
+"""Train a small model for the tests of training.
 
-python runs.py OUT EPOCH
+As a script, kill the process during an epoch: `python -m tests.training.runs OUT EPOCH`.
 """
 
 import os
@@ -41,12 +41,12 @@ RECIPE = make_recipe(VALUES, "runs.py")
 
 
 def as_toml(values):
-    """The text of a recipe file with these values."""
+    """Format recipe values as TOML."""
     return "".join(f"{key} = {format_value(value)}\n" for key, value in values.items())
 
 
 def make_images():
-    """Three classes that differ in brightness."""
+    """Return a data set with three classes that differ in brightness."""
     rng = np.random.default_rng(0)
     labels = np.arange(96, dtype="int32") % 3
     images = (rng.uniform(0, 100, (96, 8, 8, 3)) + 70 * labels[:, None, None, None]).astype("uint8")
@@ -54,7 +54,7 @@ def make_images():
 
 
 def train(recipe, dataset, out, **kwargs):
-    """Train the model of a recipe in the folder `out`. Returns it and the rows of the log."""
+    """Train a recipe in the folder `out`. Returns the model and the rows of the log."""
     model = make_model(recipe)
     try:
         return model, fit_recipe(model, recipe, dataset, out, **kwargs)
@@ -78,5 +78,5 @@ class Killer(keras.callbacks.Callback):
 
 
 if __name__ == "__main__":
-    compile_soon(True)  # as in the tests, where other programs round otherwise
+    compile_soon(True)  # as in the tests: compilation affects rounding
     train(RECIPE, make_images(), sys.argv[1], verbose=0, callbacks=[Killer(int(sys.argv[2]))])

@@ -1,4 +1,4 @@
-"""`BlockMuon` against Keras' Muon, one block after the other, and against its formula."""
+"""Test `BlockMuon` against Keras' Muon, applied to each block."""
 
 import keras
 import numpy as np
@@ -25,20 +25,20 @@ def trained(optimizer, values, gradients, stack=False):
 
 @pytest.mark.parametrize(("rows", "columns"), [(4, 7), (7, 4), (5, 5)])
 @pytest.mark.parametrize("rms_rate", [0.2, None])
-def test_each_block_is_a_matrix(rows, columns, rms_rate):
+def test_each_block_matches_keras_muon(rows, columns, rms_rate):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(3, rows, columns)).astype("float32")
     gradients = rng.normal(size=(4, 3, rows, columns)).astype("float32")
     settings = dict(SETTINGS, rms_rate=rms_rate)
     found = trained(BlockMuon(**settings), values, gradients, stack=True)
     for block in range(3):
-        alone = keras.optimizers.Muon(**settings)
-        wanted = trained(alone, values[block], gradients[:, block])
+        muon = keras.optimizers.Muon(**settings)
+        wanted = trained(muon, values[block], gradients[:, block])
         assert_close(found[block], wanted)
 
 
-def test_a_step_is_nearly_orthogonal():
-    """The steps of Newton and Schulz bring all singular values near 1."""
+def test_step_is_nearly_orthogonal():
+    """Newton-Schulz iterations bring all singular values close to 1."""
     gradient = np.random.default_rng(1).normal(size=(1, 2, 6, 9)).astype("float32")
     optimizer = BlockMuon(learning_rate=1.0, weight_decay=0.0, rms_rate=0.2)
     step = trained(optimizer, np.zeros((2, 6, 9), "float32"), gradient, stack=True)
@@ -47,7 +47,7 @@ def test_a_step_is_nearly_orthogonal():
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 5), (2, 4, 5), (2, 1, 5)])
-def test_all_else_is_as_with_keras(shape):
+def test_other_variables_match_keras_muon(shape):
     rng = np.random.default_rng(2)
     values, *gradients = rng.normal(size=(4, *shape)).astype("float32")
     found = trained(BlockMuon(**SETTINGS), values, gradients)
@@ -55,7 +55,7 @@ def test_all_else_is_as_with_keras(shape):
     assert_close(found, wanted)
 
 
-def test_who_has_which_weights():
+def test_excluded_layers_use_adamw():
     layers = [BlockDense(2, 3, name="blocks"), BlockDense(3, 2, name="head"), keras.layers.Dense(3)]
     model = keras.Sequential([keras.Input((8,)), *layers])
     optimizer = BlockMuon(exclude_layers=["head"])
@@ -64,7 +64,7 @@ def test_who_has_which_weights():
     assert [path.split("/")[-2] for path in by_muon] == ["blocks", layers[2].name]
 
 
-def test_factors_of_lora_are_stacks_of_matrices():
+def test_lora_factors_use_muon():
     layer = BlockDense(2, 3)
     layer.build((None, 8))
     layer.enable_lora(2)
@@ -74,7 +74,7 @@ def test_factors_of_lora_are_stacks_of_matrices():
     assert by_muon == ["lora_kernel_a", "lora_kernel_b"]
 
 
-def test_it_is_saved_with_its_model(tmp_path):
+def test_optimizer_is_saved_with_model(tmp_path):
     model = keras.Sequential([keras.Input((8,)), BlockDense(2, 3)])
     model.compile(BlockMuon(momentum=0.8), loss="mse")
     model.fit(np.ones((4, 8)), np.ones((4, 6)), verbose=0)

@@ -1,4 +1,4 @@
-"""Test the callbacks of a run."""
+"""Test the training callbacks."""
 
 import time
 

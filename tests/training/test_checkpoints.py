@@ -1,4 +1,4 @@
-"""What survives of a run when it is killed, its disk is full, or its files are damaged."""
+"""Test checkpoints: interrupted runs, full disks, damaged files and locks."""
 
 import dataclasses
 import errno
@@ -23,7 +23,7 @@ from tests.training.runs import train
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run of four epochs, and what it came to."""
+    """Train for four epochs. Returns the folder, the model and the rows of the log."""
     out = tmp_path_factory.mktemp("finished")
     model, rows = train(runs.RECIPE, runs.make_images(), out, verbose=0)
     return out, model, rows
@@ -31,7 +31,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def run(finished, tmp_path):
-    """A copy of the run that a test may spoil."""
+    """Copy the finished run, so that a test may modify it."""
     return shutil.copytree(finished[0], tmp_path / "run")
 
 
@@ -39,8 +39,8 @@ def resume(out):
     return train(runs.RECIPE, runs.make_images(), out, verbose=0)
 
 
-def same_result(ours, theirs):
-    """Both are `(model, rows)`; only the seconds may differ."""
+def assert_same_result(ours, theirs):
+    """Compare two results `(model, rows)`. Only the seconds may differ."""
     for mine, other in zip(ours[0].get_weights(), theirs[0].get_weights(), strict=True):
         np.testing.assert_array_equal(mine, other)
     assert [{**row, "seconds": 0} for row in ours[1]] == [
@@ -48,7 +48,7 @@ def same_result(ours, theirs):
     ]
 
 
-def test_what_is_somebodys_own_stays(run):
+def test_unrelated_checkpoint_folders_are_kept(run):
     for name in ("checkpoint", "checkpoint_backup"):
         (run / name).mkdir()
         (run / name / "state.json").write_text("{}")
@@ -58,7 +58,7 @@ def test_what_is_somebodys_own_stays(run):
         assert (run / name / "state.json").read_text() == "{}"
 
 
-def test_the_last_two_epochs_are_kept(finished):
+def test_last_two_checkpoints_are_kept(finished):
     out = finished[0]
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == [
         "epoch_0003",
@@ -72,9 +72,9 @@ def test_the_last_two_epochs_are_kept(finished):
     assert set((folder / "SHA256SUMS").read_text("utf-8").splitlines()) == sums
 
 
-def test_killed_while_an_old_checkpoint_is_removed(finished, tmp_path, monkeypatch):
+def test_run_killed_while_removing_checkpoint_resumes(finished, tmp_path, monkeypatch):
     class Kill(BaseException):
-        """Nobody catches it."""
+        """Imitate a kill, which `except Exception` does not catch."""
 
     def interrupted(path, *args, **kwargs):
         files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else []
@@ -86,14 +86,14 @@ def test_killed_while_an_old_checkpoint_is_removed(finished, tmp_path, monkeypat
         patch.setattr(shutil, "rmtree", interrupted)
         with pytest.raises(Kill):
             resume(tmp_path)
-    same_result(resume(tmp_path), finished[1:])
+    assert_same_result(resume(tmp_path), finished[1:])
 
 
 @pytest.mark.parametrize("name", ["state.weights.h5", "state.json", "SHA256SUMS"])
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
-def test_damaged_checkpoint_falls_back_to_the_one_before(finished, run, name, damage):
+def test_damaged_checkpoint_falls_back_to_previous(finished, run, name, damage):
     path = run / "checkpoints" / "epoch_0004" / name
-    spoil(path, damage)
+    corrupt(path, damage)
     folder = path.parent
     with pytest.warns(UserWarning, match=f"resumes from epoch_0003: .*{re.escape(str(folder))}"):
         folder = RunFolder(run, runs.RECIPE)
@@ -101,16 +101,16 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(finished, run, name, da
 
 
 def test_run_that_fell_back_ends_the_same(finished, run):
-    spoil(run / "checkpoints" / "epoch_0004" / "state.weights.h5", "flip")
+    corrupt(run / "checkpoints" / "epoch_0004" / "state.weights.h5", "flip")
     with pytest.warns(UserWarning, match="resumes from epoch_0003"):
         again = resume(run)
-    same_result(again, finished[1:])
+    assert_same_result(again, finished[1:])
     assert RunFolder(run, runs.RECIPE).epoch == 4
 
 
-def test_every_checkpoint_damaged(run):
+def test_all_checkpoints_damaged_raises(run):
     for epoch in ("epoch_0003", "epoch_0004"):
-        spoil(run / "checkpoints" / epoch / "state.weights.h5", "truncate")
+        corrupt(run / "checkpoints" / epoch / "state.weights.h5", "truncate")
     message = (
         r"Remove the folder to start again.*epoch_0004/state\.weights\.h5` must have.*epoch_0003"
     )
@@ -118,7 +118,7 @@ def test_every_checkpoint_damaged(run):
         RunFolder(run, runs.RECIPE)
 
 
-def spoil(path, damage):
+def corrupt(path, damage):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     if damage == "truncate":
@@ -139,7 +139,7 @@ sys.stdin.read()
 """
 
 
-def test_one_process_at_a_time(finished, run):
+def test_second_process_in_same_folder_raises(finished, run):
     command = [sys.executable, "-c", HOLD, str(run)]
     with subprocess.Popen(
         command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -149,10 +149,10 @@ def test_one_process_at_a_time(finished, run):
         with pytest.raises(OSError, match=message):
             resume(run)
         other.kill()
-    same_result(resume(run), finished[1:])
+    assert_same_result(resume(run), finished[1:])
 
 
-def test_folder_is_free_after_the_run_and_within_its_process(run):
+def test_folder_is_unlocked_after_run(run):
     RunFolder(run, runs.RECIPE)
     resume(run)
     done = subprocess.run(
@@ -163,7 +163,7 @@ def test_folder_is_free_after_the_run_and_within_its_process(run):
     assert done.returncode == 0
 
 
-def test_full_disk_keeps_the_epoch_before(finished, run, monkeypatch):
+def test_full_disk_keeps_previous_checkpoint(finished, run, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -179,7 +179,7 @@ def test_full_disk_keeps_the_epoch_before(finished, run, monkeypatch):
     assert RunFolder(run, runs.RECIPE).epoch == 4
 
 
-def test_everything_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
+def test_checkpoint_is_flushed_before_rename(tmp_path, monkeypatch):
     flushed, fsync, rename = [], os.fsync, os.rename
 
     def note(descriptor):
@@ -201,7 +201,7 @@ def test_everything_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
     assert path == tmp_path / "epoch_0001" / "state.weights.h5"
 
 
-def test_state_of_a_scaled_loss(tmp_path):
+def test_resume_restores_loss_scale_optimizer(tmp_path):
     recipe = dataclasses.replace(runs.RECIPE, precision="mixed_float16", epochs=1)
     expected, _ = train(recipe, runs.make_images(), tmp_path, verbose=0)
     again, _ = train(recipe, runs.make_images(), tmp_path, verbose=0)
@@ -210,7 +210,7 @@ def test_state_of_a_scaled_loss(tmp_path):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
-def test_other_recipe_leaves_the_folder_free(run):
+def test_other_recipe_raises_and_keeps_checkpoint(run):
     with pytest.raises(ValueError, match="where .* differ"):
         RunFolder(run, dataclasses.replace(runs.RECIPE, epochs=9))
     assert json.loads((run / "checkpoints" / "epoch_0004" / "state.json").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""A run that several devices or processes share comes to what one device comes to."""
+"""Test distributed training: results match one device, invalid setups raise."""
 
 import contextlib
 import dataclasses
@@ -32,9 +32,9 @@ from tests.training import runs, together
 from tests.zoo.models import FAMILIES, TINY, tiny
 
 BACKEND = keras.config.backend()
-SECONDS = 300  # of a machine that does much else
+SECONDS = 300  # generous, since other tests run in parallel
 DEVICES = "--xla_force_host_platform_device_count=8"
-# Backend -> (kind, processes, devices in all, environment).
+# Backend -> case -> (kind, processes, devices in total, environment).
 SHARED = {
     "jax": {
         "devices": ("data", 1, 8, {"XLA_FLAGS": DEVICES}),
@@ -50,7 +50,7 @@ SHARED = {
 
 
 def start(out, kind, count, changes, *arguments):
-    """Start the processes of a run, each told where the first is, in the words of its backend."""
+    """Start the processes of a run, with the environment variables of all backends."""
     with contextlib.ExitStack() as stack:
         free = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in free:
@@ -59,10 +59,10 @@ def start(out, kind, count, changes, *arguments):
     command = [sys.executable, "-m", "tests.training.together", str(out), kind, *arguments]
     host, port = addresses[0].split(":")
     for number, index in enumerate(map(str, range(count))):
-        told = {"OMP_NUM_THREADS": "1", **changes}
+        environ = {"OMP_NUM_THREADS": "1", **changes}
         if count > 1:
             task = {"type": "worker", "index": number}
-            told |= {
+            environ |= {
                 "MASTER_ADDR": host, "MASTER_PORT": port, "RANK": index, "WORLD_SIZE": str(count),
                 "KERAS_DISTRIBUTION_JOB_ADDRESSES": addresses[0],
                 "KERAS_DISTRIBUTION_NUM_PROCESSES": str(count),
@@ -70,48 +70,48 @@ def start(out, kind, count, changes, *arguments):
                 "TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task}),
             }  # fmt: skip
         yield subprocess.Popen(
-            command, env=environment(**told), cwd=ROOT, text=True,
+            command, env=environment(**environ), cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
 
-def ends(processes):
-    """Exit code, standard output and standard error of each process."""
+def wait_for(processes):
+    """Return the exit code, standard output and standard error of each process."""
     try:
-        said = [process.communicate(timeout=SECONDS) for process in processes]
+        outputs = [process.communicate(timeout=SECONDS) for process in processes]
     finally:
         for process in processes:
             process.kill()
-    return [(process.returncode, *words) for process, words in zip(processes, said, strict=True)]
+    return [(p.returncode, *output) for p, output in zip(processes, outputs, strict=True)]
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """What one device comes to: rows, scores, then weights."""
+def one_device(tmp_path_factory):
+    """Train on one device. Returns rows, scores and weights."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "load_images", data.load_images)  # `run` puts another in its place
-        return together.run(tmp_path_factory.mktemp("alone") / "run")
+        patch.setattr(data, "load_images", data.load_images)  # `run` replaces it
+        return together.run(tmp_path_factory.mktemp("one_device") / "run")
 
 
-def check(found, alone):
-    for ours, theirs in zip(found, alone, strict=True):
+def check(found, expected):
+    for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, **TOLERANCES["model"]["float32"])
 
 
 @pytest.mark.parametrize("case", SHARED)
-def test_shared_run_equals_that_of_one_device(case, alone, tmp_path):
+def test_distributed_run_matches_one_device(case, one_device, tmp_path):
     kind, count, devices, changes = SHARED[case]
     out = tmp_path / "run"
-    for index, (code, said, error) in enumerate(ends([*start(out, kind, count, changes)])):
+    for index, (code, output, error) in enumerate(wait_for([*start(out, kind, count, changes)])):
         assert code == 0, error
-        assert f"process {index} of {count}, {devices} devices" in said
+        assert f"process {index} of {count}, {devices} devices" in output
         with np.load(out / f"{index}.npz") as found:
-            check(found.values(), alone)
+            check(found.values(), one_device)
     assert (out / "README.md").is_file() and (out / "preset" / "metadata.json").is_file()
 
 
-class Twins(Processes):
-    """This process, and another that does the same."""
+class IdenticalProcesses(Processes):
+    """Simulate two processes that compute the same."""
 
     def __init__(self):
         super().__init__(0, 2)
@@ -121,7 +121,7 @@ class Twins(Processes):
 
 
 class Count(keras.metrics.Metric):
-    """Batches so far, in the one variable that is an integer."""
+    """Count batches in an integer variable."""
 
     def __init__(self):
         super().__init__(name="count")
@@ -135,7 +135,7 @@ class Count(keras.metrics.Metric):
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
-@pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")  # of one that is unused
+@pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")  # of an unused layer
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize(
     "optimizer",
@@ -145,11 +145,11 @@ class Count(keras.metrics.Metric):
         lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5, clipnorm=0.01)),
     ],
 )
-def test_gradients_and_metrics_are_means(optimizer, frozen):
-    """SGD tells a mean from a sum, and Adam what is added up before it is squared."""
+def test_gradients_and_metrics_are_averaged(optimizer, frozen):
+    """SGD fails if gradients are summed; Adam fails if they are squared before the reduction."""
     tokens = np.random.default_rng(0).integers(0, 9, (32, 5))
     found = []
-    for here in (Distribution(), Twins()):
+    for here in (Distribution(), IdenticalProcesses()):
         keras.utils.set_random_seed(0)
         inputs = keras.Input((5,), dtype="int32")
         x = TokenEmbedding(9, 4, max_sequence_length=5)(inputs)
@@ -157,7 +157,7 @@ def test_gradients_and_metrics_are_means(optimizer, frozen):
         unused = keras.layers.Dense(3, name="unused")(x)
         outputs = keras.layers.Dense(2, use_bias=False, name="head")(x)
         model = keras.Model(inputs, outputs + 0 * keras.ops.stop_gradient(unused[:, :1]))
-        if frozen:  # One weight is left.
+        if frozen:  # One trainable weight is left.
             for layer in model.layers:
                 layer.trainable = layer.name == "head"
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -171,23 +171,23 @@ def test_gradients_and_metrics_are_means(optimizer, frozen):
         batches = history.pop("count")
         assert batches == [here.count * 4] * 2
         found.append([*model.get_weights(), *map(np.array, history.values())])
-    for alone, twins in zip(*found, strict=True):
-        np.testing.assert_allclose(twins, alone, **TOLERANCES["model"]["float32"])
+    for expected, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, expected, **TOLERANCES["model"]["float32"])
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
-def test_steps_of_processes_are_programs_of_their_own():
+def test_processes_require_one_step_per_execution():
     Distribution().check(16, 2)
-    Twins().check(16, 1)
+    IdenticalProcesses().check(16, 1)
     with pytest.raises(ValueError, match="steps_per_execution=2, 2 processes"):
-        Twins().check(16, 2)
+        IdenticalProcesses().check(16, 2)
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
-def test_saved_model_has_the_optimizer_without_the_sums(tmp_path):
+def test_saved_model_contains_plain_optimizer(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.25), "mse")
-    Twins().prepare(model)
+    IdenticalProcesses().prepare(model)
     model.fit(np.ones((4, 2)), np.ones(4), verbose=0)
     model.save(tmp_path / "model.keras")
     optimizer = keras.saving.load_model(tmp_path / "model.keras").optimizer
@@ -197,22 +197,22 @@ def test_saved_model_has_the_optimizer_without_the_sums(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_lost_process_ends_the_run_which_goes_on_alone(lost, alone, tmp_path, monkeypatch):
+def test_run_resumes_on_one_device_after_lost_process(lost, one_device, tmp_path, monkeypatch):
     out, (*_, changes) = tmp_path / "run", SHARED["processes"]
-    found = ends([*start(out, "data", 2, changes, str(lost), "1")])
+    found = wait_for([*start(out, "data", 2, changes, str(lost), "1")])
     assert found.pop(lost)[0] == -signal.SIGKILL
     ((code, _, error),) = found
     assert code == (-signal.SIGABRT if BACKEND == "jax" else 1)
-    if BACKEND != "jax" or lost:  # JAX itself ends what has lost its first process.
+    if BACKEND != "jax" or lost:  # JAX terminates the others if the first process is lost.
         assert (
             "ConnectionError: Another process of this run has ended or cannot be reached" in error
         )
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["epoch_0001"]
     monkeypatch.setattr(data, "load_images", data.load_images)
-    check(together.run(out), alone)
+    check(together.run(out), one_device)
 
 
-def test_one_device_has_nothing_to_share():
+def test_data_parallelism_on_one_device_raises():
     with pytest.raises(ValueError, match=r"`distribute='data'` requires several devices"):
         with distributed("data"):
             pass
@@ -220,7 +220,7 @@ def test_one_device_has_nothing_to_share():
         assert (here.shard, here.devices, here.is_chief) == ((0, 1), 1, True)
 
 
-def test_batch_normalization_is_not_shared():
+def test_batch_normalization_on_several_devices_raises():
     here = Distribution()
     here.refuse_batch_norms(tiny("MEGA", norm="batchnorm"))
     here.devices = 2
@@ -230,21 +230,21 @@ def test_batch_normalization_is_not_shared():
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX divides weights")
-def test_weights_are_divided_on_jax_alone():
+def test_model_parallelism_requires_jax():
     with pytest.raises(ValueError, match="`distribute='model'` requires JAX"):
         with distributed("model"):
             pass
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's replicas")
-def test_replicas_clip_the_whole_gradient_and_draw_for_themselves():
+def test_replicas_clip_global_norm_and_vary_dropout():
     command = [sys.executable, "-m", "tests.training.replicas"]
     done = subprocess.run(
         command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    mean = np.array([3, 2])  # of the gradients of all samples
+    mean = np.array([3, 2])  # mean gradient of all samples
     for case in ("1 devices", "1 devices, scaled", "2 devices", "2 devices, scaled"):
         expected = -mean / np.linalg.norm(mean)
         np.testing.assert_allclose(found[case], expected, **TOLERANCES["model"]["float32"])
@@ -255,7 +255,7 @@ def test_replicas_clip_the_whole_gradient_and_draw_for_themselves():
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")
 @pytest.mark.parametrize("task", [None, {"type": "evaluator", "index": 0}, {"type": "worker"}])
-def test_a_task_that_trains_nothing_is_refused(task, monkeypatch):
+def test_invalid_tf_config_task_raises(task, monkeypatch):
     config = {"cluster": {"worker": ["one:1", "two:1"]}, **({"task": task} if task else {})}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(ValueError, match=re.escape(f"Received: task={task!r}")):
@@ -264,7 +264,7 @@ def test_a_task_that_trains_nothing_is_refused(task, monkeypatch):
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")
-def test_processes_meet_before_they_compute(monkeypatch):
+def test_distributed_after_computation_raises(monkeypatch):
     keras.ops.convert_to_tensor(1)
     config = {"cluster": {"worker": ["one:1", "two:1"]}, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
@@ -274,14 +274,14 @@ def test_processes_meet_before_they_compute(monkeypatch):
 
 
 @pytest.mark.parametrize("name", (*FAMILIES, "ButterflyViT", "CSPViT"))
-def test_every_kernel_of_the_zoo_is_divided(name):
+def test_every_kernel_of_zoo_is_divided(name):
     weights = zoo.MODELS[name](**TINY[name]).trainable_variables
     large = [w for w in weights if w.path.endswith(("/kernel", "/embeddings", "table"))]
     assert large
     assert [w.path for w in large if divided_axis(w.path, w.shape, 1) is None] == []
 
 
-def test_model_that_does_not_divide_is_refused():
+def test_indivisible_model_raises():
     patches, csp = (zoo.MODELS[name](**TINY[name]) for name in ("PatchOnlyMLPMixer", "CSPViT"))
     with pytest.raises(ValueError, match="Received: a PatchOnlyMLPMixer with none on 64 devices"):
         check_divides(patches, 64)
@@ -293,14 +293,14 @@ def test_model_that_does_not_divide_is_refused():
 
 
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX divides weights")
-def test_divided_run_looks_at_its_model(monkeypatch):
+def test_model_parallelism_checks_model(monkeypatch):
     here = Devices(DividedWeights())
     monkeypatch.setattr(here, "devices", 64)
     with pytest.raises(ValueError, match="with none on 64 devices"):
         here.prepare(tiny("PatchOnlyMLPMixer"))
 
 
-def test_batch_is_shared_evenly(monkeypatch):
+def test_batch_size_must_be_multiple_of_devices(monkeypatch):
     here = Distribution()
     monkeypatch.setattr(here, "devices", 3)
     here.check(12, 1)
@@ -308,7 +308,7 @@ def test_batch_is_shared_evenly(monkeypatch):
         here.check(16, 1)
 
 
-def test_fewer_samples_to_validate_on_than_devices(monkeypatch, tmp_path):
+def test_fewer_validation_samples_than_devices_raises(monkeypatch, tmp_path):
     monkeypatch.setattr(here := Distribution(), "devices", 32)
     with pytest.raises(ValueError, match="16 samples for 32 devices"):
         recipe = dataclasses.replace(runs.RECIPE, batch_size=32)

@@ -1,4 +1,4 @@
-"""Schedules against their formulas in NumPy."""
+"""Test optimizers, and learning-rate schedules against NumPy formulas."""
 
 from typing import get_args
 
@@ -47,7 +47,7 @@ def test_schedule(name):
 @pytest.mark.parametrize(
     ("name", "rate", "golden"), [("rsqrt", 0.05, "lr_rsqrt"), ("cosine_cycles", 8e-3, "lr_cosine")]
 )
-def test_schedules_of_the_long_range_arena(name, rate, golden):
+def test_long_range_arena_schedules(name, rate, golden):
     values = recipe(
         optimizer=dict(learning_rate=rate),
         schedule=dict(name=name, warmup_steps=int(GOLDEN["lr_warmup"])),
@@ -55,19 +55,19 @@ def test_schedules_of_the_long_range_arena(name, rate, golden):
     schedule = make_schedule(values, steps_per_epoch=int(GOLDEN["lr_cycle"]) // 10)
     again = WarmupDecay.from_config(schedule.get_config())
     for step, expected in zip(GOLDEN["lr_steps"], GOLDEN[golden], strict=True):
-        # The cosine ends in differences of numbers near 1, in float32.
+        # Near its end, the cosine is a difference of numbers near 1, in float32.
         assert float(schedule(step)) == pytest.approx(expected, rel=1e-6, abs=1e-9), step
         assert float(again(step)) == float(schedule(step))
 
 
-def test_a_cosine_begins_anew():
+def test_cosine_cycles_restart():
     schedule = WarmupDecay("cosine_cycles", PEAK, WARMUP, TOTAL, PER_EPOCH)
     for step in (WARMUP, WARMUP + 7):
         assert float(schedule(step)) == pytest.approx(float(schedule(step + TOTAL)), abs=1e-6)
     assert float(schedule(WARMUP + TOTAL // 2)) == pytest.approx(PEAK / 2, abs=1e-6)
 
 
-def test_warmup_from_another_rate_by_a_power():
+def test_warmup_start_and_power():
     values = recipe(
         optimizer=dict(learning_rate=0.4),
         schedule=dict(
@@ -80,7 +80,7 @@ def test_warmup_from_another_rate_by_a_power():
         assert float(schedule(step)) == pytest.approx(expected, abs=1e-6), step
 
 
-def test_warmup_is_in_epochs_or_in_steps():
+def test_warmup_epochs_and_steps_are_exclusive():
     schedule = dict(name="linear", warmup_epochs=2)
     assert make_schedule(recipe(schedule=schedule), 8).warmup_steps == 16
     with pytest.raises(
@@ -89,7 +89,7 @@ def test_warmup_is_in_epochs_or_in_steps():
         make_schedule(recipe(schedule=dict(schedule, warmup_steps=3)), 8)
 
 
-def test_unknown_names():
+def test_unknown_names_raise():
     with pytest.raises(ValueError, match="`name` must be one of.*Received: name='step'"):
         WarmupDecay("step", PEAK, WARMUP, TOTAL, PER_EPOCH)
     values = recipe(optimizer=dict(name="sgdx", learning_rate=1.0))
@@ -97,7 +97,7 @@ def test_unknown_names():
         make_optimizer(values, 10)
 
 
-def test_weight_decay_spares_biases_and_norms():
+def test_weight_decay_excludes_biases_and_norms():
     spec = dict(name="adamw", learning_rate=0.0, weight_decay=0.5)
     optimizer = make_optimizer(recipe(optimizer=spec), 10)
     inputs = keras.Input((4,))

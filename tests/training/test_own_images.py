@@ -1,4 +1,4 @@
-"""A folder of pictures becomes a preset: from another's weights, with parts of it frozen."""
+"""Test training on image folders and lists: presets, frozen layers, splits and errors."""
 
 import json
 import re
@@ -24,9 +24,9 @@ from keras_permix.zoo.registry import MODELS
 from tests.training.runs import as_toml
 from tests.zoo.models import tiny, weights
 
-pytestmark = pytest.mark.once  # Training and heads are tested on each backend elsewhere.
+pytestmark = pytest.mark.once  # Other tests cover training and heads on every backend.
 
-# Starts from the preset of tests, three classes of 8 x 8 images.
+# Starts from the test preset: three classes of 8 x 8 images.
 RECIPE = """
 init = "cspvit/test"
 freeze = "backbone"
@@ -38,7 +38,7 @@ optimizer = { name = "lion", learning_rate = 1e-2 }
 
 
 def write(folder, classes=("cats", "dogs")):
-    """Pictures of several sizes, and a recipe. Returns the recipe's path."""
+    """Write images of several sizes and a recipe. Returns the path of the recipe."""
     rng = np.random.default_rng(0)
     for number, name in enumerate(classes):
         (folder / "pets" / name).mkdir(parents=True)
@@ -56,7 +56,7 @@ def trained(tmp_path_factory):
     return folder, train(write(folder), data_dir=folder, out=folder / "run", verbose=0)
 
 
-def test_labels_of_the_folder_become_the_preset_s(trained):
+def test_preset_stores_labels_of_folder(trained):
     folder, done = trained
     assert done.model.labels == ("cats", "dogs") and done.model.output_shape == (None, 2)
     preset = folder / "run/preset"
@@ -66,15 +66,15 @@ def test_labels_of_the_folder_become_the_preset_s(trained):
     assert (folder / "run/README.md").read_text(encoding="utf-8").startswith("# cspvit/mine\n")
 
 
-def test_what_is_frozen_stays_and_the_rest_moves(trained):
+def test_only_unfrozen_weights_change(trained):
     _, done = trained
     before, after = weights(CSPViT.from_preset("test")), weights(done.model)
-    moved = {path for path in after if not np.array_equal(after[path], before.get(path))}
-    assert moved == {"head_norm/gamma", "head_norm/beta", "head/kernel", "head/bias"}
+    changed = {path for path in after if not np.array_equal(after[path], before.get(path))}
+    assert changed == {"head_norm/gamma", "head_norm/beta", "head/kernel", "head/bias"}
     assert type(done.model.optimizer).__name__ == "Lion"
 
 
-def test_the_preset_is_measured_again_and_asked(trained, capsys):
+def test_evaluate_and_predict_with_trained_preset(trained, capsys):
     folder, done = trained
     preset = str(folder / "run/preset")
     assert main(["evaluate", preset, "--data", "pets", "--data-dir", str(folder)]) == 0
@@ -87,7 +87,7 @@ def test_the_preset_is_measured_again_and_asked(trained, capsys):
     }
 
 
-def test_the_preset_is_measured_on_other_pictures(trained, tmp_path, capsys):
+def test_evaluate_preset_on_other_images(trained, tmp_path, capsys):
     folder, _ = trained
     preset, found, rows = str(folder / "run/preset"), [], ["path,label"]
     for image, label in enumerate(("cats", "cats", "cats", "dogs")):
@@ -103,7 +103,7 @@ def test_the_preset_is_measured_on_other_pictures(trained, tmp_path, capsys):
         assert f"new/test/top1: {np.mean(found):.2%}".replace("%", " %") in capsys.readouterr().out
 
 
-def test_a_finished_run_is_not_begun_anew(trained):
+def test_finished_run_is_not_repeated(trained):
     folder, done = trained
     again = train(folder / "mine/recipe.toml", data_dir=folder, out=folder / "run", verbose=0)
     assert again.rows == done.rows and again.scores == done.scores
@@ -111,7 +111,7 @@ def test_a_finished_run_is_not_begun_anew(trained):
         np.testing.assert_array_equal(value, weights(done.model)[path])
 
 
-def test_the_command_starts_from_a_preset(tmp_path, capsys):
+def test_init_option_starts_from_preset(tmp_path, capsys):
     recipe = write(tmp_path)
     text = RECIPE.replace('init = "cspvit/test"', 'model = { class_name = "CSPViT" }')
     recipe.write_text(text, encoding="utf-8")
@@ -121,7 +121,7 @@ def test_the_command_starts_from_a_preset(tmp_path, capsys):
     command = json.loads((tmp_path / "run/run.json").read_text(encoding="utf-8"))["command"]
     assert command.endswith(" --init cspvit/test")
     assert CSPViT.from_preset(tmp_path / "run/preset").get_config()["hidden_dim"] == 8
-    options[1] = str(tmp_path / "gone")  # Data that are gone are no others.
+    options[1] = str(tmp_path / "gone")  # Missing data are not changed data.
     assert main(["train", str(recipe), *shape, *options]) == 0
     assert "this run of 1 epoch is finished" in capsys.readouterr().out
 
@@ -132,29 +132,29 @@ def recipe(tmp_path, **changes):
     return replace(load_recipe(path, model={"class_name": "CSPViT"}), **changes)
 
 
-def of(*labels):
+def empty_dataset(*labels):
     return Dataset("data", ([], []), ([], []), labels)
 
 
-def test_a_preset_s_own_labels_keep_its_head(tmp_path):
+def test_same_labels_keep_head(tmp_path):
     values = recipe(tmp_path)
     model = make_model(values)
-    assert fit_outputs(model, values, of("red", "green", "blue")) is model
-    other = fit_outputs(model, values, of("a", "b", "c"))
+    assert fit_outputs(model, values, empty_dataset("red", "green", "blue")) is model
+    other = fit_outputs(model, values, empty_dataset("a", "b", "c"))
     assert other.labels == ("a", "b", "c")
     assert not np.array_equal(weights(other)["head/kernel"], weights(model)["head/kernel"])
 
 
-def test_without_init_a_head_has_as_many_classes_as_the_data(tmp_path):
+def test_head_without_init_has_classes_of_data(tmp_path):
     small = dict(
         class_name="CSPViT", image_size=8, patch_size=2, hidden_dim=8, num_layers=1, mlp_dim=8
     )
     values = recipe(tmp_path, init=None, model=small)
-    model = fit_outputs(make_model(values), values, of(*"abcd"))
+    model = fit_outputs(make_model(values), values, empty_dataset(*"abcd"))
     assert model.output_shape == (None, 4) and model.labels == tuple("abcd")
 
 
-def test_layers_are_frozen_by_name():
+def test_freeze_layers_by_name():
     model = tiny()
     freeze(model, ["patch_embedding", "block_*"])
     layers = {weight.path.split("/")[0] for weight in model.trainable_weights}
@@ -165,24 +165,24 @@ def test_layers_are_frozen_by_name():
     ("parts", "rule"),
     [("neck", "`freeze` must be .*head.*freeze='neck'"), ("*", "leaves no trainable weights")],
 )
-def test_what_cannot_be_frozen(parts, rule):
+def test_invalid_freeze_raises(parts, rule):
     with pytest.raises(ValueError, match=rule):
         freeze(tiny(), parts)
 
 
-def test_another_class_than_the_preset_s(tmp_path):
+def test_model_class_must_match_preset(tmp_path):
     with pytest.raises(ValueError, match="class ViT. Received: .* of class CSPViT"):
         make_model(recipe(tmp_path, model={"class_name": "ViT"}))
 
 
-def test_wrong_optimizer(tmp_path):
+def test_invalid_optimizer_argument_raises(tmp_path):
     optimizer = dict(name="sgd", learning_rate=1.0, momentum=2.0)
     with pytest.raises(ValueError, match="arguments of SGD.*momentum"):
         make_optimizer(recipe(tmp_path, optimizer=optimizer), 10)
 
 
 def photos(folder, parts=("",), count=6):
-    """Pictures of two classes in each of the parts of a folder."""
+    """Write images of two classes to each of the given subfolders."""
     for part in parts:
         for name, level in (("cats", 40), ("dogs", 200)):
             (folder / part / name).mkdir(parents=True)
@@ -191,7 +191,7 @@ def photos(folder, parts=("",), count=6):
                 Image.fromarray(pixels).save(folder / part / name / f"{image}.png")
 
 
-def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
+def test_train_on_folder_without_recipe(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "my.photos")
     options = ["--set", "batch_size=8", "--epochs", "1", "--freeze", "backbone", "--verbose", "0"]
@@ -199,27 +199,27 @@ def test_a_folder_needs_no_recipe(tmp_path, monkeypatch, capsys):
     command = ["train", "my.photos/", *rest]
     assert main(command) == 0
     out = tmp_path / "runs/cspvit/my.photos"
-    said = capsys.readouterr().out
-    assert "my.photos/test/top1: " in said
-    assert f"predict: permix predict {out.relative_to(tmp_path)}/preset INPUT" in said
+    output = capsys.readouterr().out
+    assert "my.photos/test/top1: " in output
+    assert f"predict: permix predict {out.relative_to(tmp_path)}/preset INPUT" in output
     assert CSPViT.from_preset(out / "preset").labels == ("cats", "dogs")
     assert "`backbone` was frozen" in (out / "README.md").read_text(encoding="utf-8")
     assert main(["evaluate", str(out / "preset")]) == 0
     for data in (None, "my.photos/", str(tmp_path / "my.photos")):
         assert data_of(preset_info(out / "preset"), path=data)["test_fraction"] == 0.2
     capsys.readouterr()
-    written = ("my.photos/", str(tmp_path / "my.photos"), "my.photos/../my.photos")
-    for data in written:  # all of one folder
+    spellings = ("my.photos/", str(tmp_path / "my.photos"), "my.photos/../my.photos")
+    for data in spellings:  # of the same path
         assert main(["train", data, *rest]) == 0
         assert "this run of 1 epoch is finished" in capsys.readouterr().out
     Image.new("RGB", (9, 9)).save(tmp_path / "my.photos/cats/one_more.png")
     assert main(command) == 2
-    said, error = capsys.readouterr()
-    assert said == "" and "data that it started with" in error
+    output, error = capsys.readouterr()
+    assert output == "" and "data that it started with" in error
     assert "my.photos, where train differ: ['10 samples, " in error
 
 
-def test_all_unreadable_images_are_named_at_once(tmp_path, monkeypatch, capsys):
+def test_unreadable_images_raise_or_are_skipped(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     photos(tmp_path / "photos")
     for name in ("cats/1.png", "dogs/4.png"):
@@ -240,7 +240,7 @@ def test_all_unreadable_images_are_named_at_once(tmp_path, monkeypatch, capsys):
     assert len(read.train[0]) == 10 and len(read.train[0].read(range(10))[0]) == 10
 
 
-def test_data_that_lie_elsewhere_now(trained, tmp_path, monkeypatch, capsys):
+def test_evaluate_after_data_moved(trained, tmp_path, monkeypatch, capsys):
     folder, _ = trained
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", str(folder / "run/preset")]) == 2
@@ -256,14 +256,14 @@ def test_data_that_lie_elsewhere_now(trained, tmp_path, monkeypatch, capsys):
 
 
 def held_out(path):
-    """The names of the images that a recipe of images holds out, per class."""
+    """Return the paths of the test images and the number of training images."""
     data = load_recipe(path, init="cspvit/test").data
     dataset = task_of(CSPViT.from_preset("test")).load(data)
     records = dataset.test[0].records.files
     return sorted("/".join(file.parts[-3:]) for file, _ in records), len(dataset.train[0])
 
 
-def test_what_a_folder_holds_out(tmp_path):
+def test_held_out_images_of_folder(tmp_path):
     photos(tmp_path / "parted", ("train", "val"), count=2)
     expected = [f"val/{name}/{image}.png" for name in ("cats", "dogs") for image in range(2)]
     assert held_out(tmp_path / "parted") == (expected, 4)
@@ -281,8 +281,8 @@ def test_what_a_folder_holds_out(tmp_path):
         (("train", "dev"), "dev", None),
     ],
 )
-def test_what_parts_are_called(tmp_path, parts, held, watched):
-    """Not classes of one, with the other."""
+def test_split_folder_names(tmp_path, parts, held, watched):
+    """Folders and lists give the same splits."""
     photos(tmp_path / "parted", parts, count=2)
     files = [f"{name}/{image}.png" for name in ("cats", "dogs") for image in range(2)]
     assert held_out(tmp_path / "parted") == ([f"{held}/{file}" for file in files], 4)
@@ -292,29 +292,29 @@ def test_what_parts_are_called(tmp_path, parts, held, watched):
     for path in (tmp_path / "parted", tmp_path / "LIST.TSV"):
         data = load_recipe(path, init="cspvit/test").data
         dataset = task_of(CSPViT.from_preset("test")).load(data)
-        said = described(dataset, 2, None)
-        told = "4 validation, 4 test samples" if watched else "4 samples, 4 test samples"
-        assert f"{told}, 2 classes" in said
+        summary = described(dataset, 2, None)
+        samples = "4 validation, 4 test samples" if watched else "4 samples, 4 test samples"
+        assert f"{samples}, 2 classes" in summary
         watch = dataset.validation
         assert (watch is None) == (watched is None)
         if watched:
             assert {file.parts[-3] for file, _ in watch[0].records.files} == {watched}
 
 
-def test_classes_may_be_called_as_parts_are(tmp_path):
+def test_classes_may_have_names_of_splits(tmp_path):
     for name in ("test", "testing", "cats"):
         (tmp_path / name).mkdir()
     recipe = load_recipe(tmp_path, init="cspvit/test")
     assert "splits" not in recipe.data and recipe.data["test_fraction"] == 0.2
 
 
-def test_a_part_of_two_names(tmp_path):
+def test_split_with_two_names_raises(tmp_path):
     photos(tmp_path, ("train", "test", "testing"), count=1)
     with pytest.raises(ValueError, match="must have one name. Received: 'test' and 'testing'"):
         load_recipe(tmp_path, init="cspvit/test")
 
 
-def test_a_list_says_what_is_held_out(tmp_path):
+def test_split_column_of_list(tmp_path):
     photos(tmp_path, count=2)
     rows = [f"{name}/{image}.png,{name}" for name in ("cats", "dogs") for image in range(2)]
     split = ["train", "test", "train", "test"]
@@ -327,14 +327,14 @@ def test_a_list_says_what_is_held_out(tmp_path):
     assert held_out(tmp_path / "list.csv") == (files, left)
 
 
-@pytest.mark.parametrize("said", ["train train", "train test cats", "train none", "test test"])
-def test_a_list_must_not_hold_rows_of_no_part(said, tmp_path, capsys):
-    rows = [f"cats/{n}.png,cats,{part}" for n, part in enumerate(said.split())]
+@pytest.mark.parametrize("splits", ["train train", "train test cats", "train none", "test test"])
+def test_invalid_split_column_exits_with_error(splits, tmp_path, capsys):
+    rows = [f"cats/{n}.png,cats,{part}" for n, part in enumerate(splits.split())]
     (tmp_path / "list.csv").write_text("\n".join(["path,label,split", *rows]), encoding="utf-8")
     assert main(["train", str(tmp_path / "list.csv"), "--init", "cspvit/test"]) == 2
     found = capsys.readouterr().err
     assert re.search(r"column `split`.*train and one of test, testing, val", found)
-    assert all(part in found.split("Received")[1] for part in said.split())
+    assert all(part in found.split("Received")[1] for part in splits.split())
 
 
 @pytest.mark.parametrize(
@@ -344,19 +344,19 @@ def test_a_list_must_not_hold_rows_of_no_part(said, tmp_path, capsys):
         ("lratransformer/test", "text_classification"),
     ],
 )
-def test_a_preset_that_takes_no_images(init, task, tmp_path, capsys):
+def test_preset_without_image_input_exits_with_error(init, task, tmp_path, capsys):
     photos(tmp_path / "photos", count=2)
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
-    promised, said = capsys.readouterr()
-    assert promised == ""
-    assert "require a model of images. Name other data in a recipe, as in" in said
-    assert re.search(rf"Received: data={{.*'source': 'folder'.*}} for {task}$", said)
+    output, error = capsys.readouterr()
+    assert output == ""
+    assert "require a model of images. Name other data in a recipe, as in" in error
+    assert re.search(rf"Received: data={{.*'source': 'folder'.*}} for {task}$", error)
 
 
-def test_a_preset_of_another_class_than_the_recipe(capsys):
+def test_init_of_other_class_exits_with_error(capsys):
     assert main(["train", "lratransformer/imdb", "--init", "cspvit/test"]) == 2
-    promised, said = capsys.readouterr()
-    assert promised == "" and said.endswith(
+    output, error = capsys.readouterr()
+    assert output == "" and error.endswith(
         "`init` must be a preset of the recipe's class LRATransformer. "
         "Received: init='cspvit/test' of class CSPViT\n"
     )
@@ -383,7 +383,7 @@ def test_a_preset_of_another_class_than_the_recipe(capsys):
         (("cats/a.png", "dogs/b.png"), None, "`init` .* --init cspvit/cifar10_small"),
     ],
 )
-def test_folders_that_cannot_be_trained_on(tmp_path, monkeypatch, capsys, made, init, rule):
+def test_invalid_folder_exits_with_error(tmp_path, monkeypatch, capsys, made, init, rule):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
     for name in made:
@@ -406,7 +406,7 @@ def test_folders_that_cannot_be_trained_on(tmp_path, monkeypatch, capsys, made, 
         ),
     ],
 )
-def test_a_wrong_data_set_is_known_before_the_model_is_made(tmp_path, monkeypatch, data, rule):
+def test_invalid_data_raises_before_model_is_built(tmp_path, monkeypatch, data, rule):
     values = dict(model=dict(class_name="CSPViT", image_size=8), data=data)
     (tmp_path / "recipe.toml").write_text(as_toml(values), encoding="utf-8")
     monkeypatch.setattr(sys.modules[train.__module__], "make_model", None)
@@ -414,7 +414,7 @@ def test_a_wrong_data_set_is_known_before_the_model_is_made(tmp_path, monkeypatc
         train(tmp_path / "recipe.toml", out=tmp_path / "run")
 
 
-def test_what_is_not_installed_is_known_first(tmp_path, monkeypatch):
+def test_missing_package_raises_before_model_is_built(tmp_path, monkeypatch):
     monkeypatch.setattr("keras_permix.training.run_folder.NEEDED", ("nowhere",))
     monkeypatch.setattr(sys.modules[train.__module__], "make_model", None)
     with pytest.raises(ImportError, match=r'requires nowhere: pip install "keras_permix\[train\]"'):
@@ -422,7 +422,7 @@ def test_what_is_not_installed_is_known_first(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["LRATransformer", "Graphormer"])
-def test_texts_and_graphs_check_their_data_as_well(name):
+def test_text_and_graph_tasks_check_data(name):
     task = TASKS[MODELS[name].task_for({})]
     task.check_data(dict(name="mine", train="a.csv", test="b.csv"))
     with pytest.raises(ValueError, match=r"must name one of the sets .* the files `train` and"):
@@ -432,7 +432,7 @@ def test_texts_and_graphs_check_their_data_as_well(name):
 
 
 @pytest.mark.parametrize(("pairs", "fields"), [(False, ("a", "b")), (True, ("a",))])
-def test_a_field_for_each_text(pairs, fields):
+def test_number_of_fields_must_match_texts(pairs, fields):
     task = TASKS[MODELS["LRATransformer"].task_for(dict(pairs=pairs))]
     spec = dict(name="mine", train="a.csv", test="b.csv")
     with pytest.raises(ValueError, match=rf"length {1 + pairs}, .*: data.fields=\('a'"):
@@ -444,8 +444,8 @@ def test_a_field_for_each_text(pairs, fields):
     "name",
     ["README.md", "log.csv", "preset/mine.txt", "checkpoints/epoch_10.pt", "tokenizer.json"],
 )
-def test_files_of_ones_own_are_not_overwritten(name, tmp_path):
-    """Nor is anything read or trained before that is said."""
+def test_existing_files_are_not_overwritten(name, tmp_path):
+    """The error is raised before data are read."""
     recipe, out = write(tmp_path), tmp_path / "out"
     (out / name).parent.mkdir(parents=True)
     (out / name).write_text("mine", encoding="utf-8")
@@ -456,7 +456,7 @@ def test_files_of_ones_own_are_not_overwritten(name, tmp_path):
     assert (out / name).read_text(encoding="utf-8") == "mine"
 
 
-def test_other_files_may_lie_in_the_folder_of_a_run(tmp_path):
+def test_unrelated_files_in_run_folder_are_kept(tmp_path):
     recipe, out = write(tmp_path), tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine", encoding="utf-8")
@@ -464,13 +464,13 @@ def test_other_files_may_lie_in_the_folder_of_a_run(tmp_path):
     assert (out / "notes.txt").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_goes_on(tmp_path):
+def test_run_killed_before_first_checkpoint_resumes(tmp_path):
     check_place(tmp_path / "new")
     (tmp_path / "checkpoints/.epoch_0001.0123456789ab.new").mkdir(parents=True)
     check_place(tmp_path)
 
 
-def test_another_folder_of_the_name_of_the_images_is_none_of_them(tmp_path, monkeypatch):
+def test_out_may_share_name_of_image_folder(tmp_path, monkeypatch):
     recipe = write(tmp_path / "data")
     monkeypatch.chdir(tmp_path)
     done = train(recipe, epochs=1, data_dir="data", out="pets/run", verbose=0)
@@ -478,7 +478,7 @@ def test_another_folder_of_the_name_of_the_images_is_none_of_them(tmp_path, monk
 
 
 @pytest.mark.parametrize("out", ["pets", "pets/run", "pets/cats"])
-def test_a_run_does_not_lie_among_its_images(out, tmp_path):
+def test_out_inside_image_folder_raises(out, tmp_path):
     recipe = write(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ValueError, match="`out` folder .*/pets$"):
@@ -486,7 +486,7 @@ def test_a_run_does_not_lie_among_its_images(out, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_smoke_run_looks_at_the_images(tmp_path):
+def test_smoke_run_reads_images(tmp_path):
     recipe = write(tmp_path)
     done = train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "run", verbose=0)
     assert done.model.labels == ("cats", "dogs") and set(done.scores) == {"pets/test/top1"}
@@ -502,7 +502,7 @@ def test_a_smoke_run_looks_at_the_images(tmp_path):
         ({"epochs": 1}, "`--data-dir`"),
     ],
 )
-def test_what_is_wrong_is_known_before_data_are_read(change, rule, tmp_path, monkeypatch):
+def test_invalid_values_raise_before_data_are_read(change, rule, tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["keras_permix.training.train"], "load_data", None)
     gone = tmp_path / "gone"
     for smoke in (False, True):
@@ -510,7 +510,7 @@ def test_what_is_wrong_is_known_before_data_are_read(change, rule, tmp_path, mon
             train("cspvit/mnist", data_dir=gone, smoke=smoke, out=tmp_path, **change)
 
 
-def test_a_list_of_texts_needs_a_recipe(tmp_path):
+def test_list_of_texts_without_recipe_raises(tmp_path):
     (tmp_path / "reviews.csv").write_text("text,label\nfine,good\n", encoding="utf-8")
     with pytest.raises(ValueError, match="Received: .*reviews.csv with text, label$"):
         train(tmp_path / "reviews.csv", out=tmp_path / "run")

@@ -1,4 +1,4 @@
-"""A file of molecules and a number of each: a preset of another number learns it in its scale."""
+"""Test fine-tuning on molecule files: target scales, units and domains."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 SMILES = ("C", "CC", "CCO", "CCN", "c1ccccc1", "CC(=O)O", "CCCC", "OCCO")
 TARGETS = np.random.default_rng(0).normal([-3, 0, 50], [1, 2, 30], (len(SMILES), 3))
 LABELS = ("logS", "logP", "kelvin")
-DECIMALS = (3, 3, 2)  # of the fourth digit of each standard deviation
+DECIMALS = (3, 3, 2)  # of the means, given by four significant digits of each deviation
 MEAN = [round(float(n), places) for n, places in zip(TARGETS.mean(0), DECIMALS, strict=True)]
 STD = [float(f"{number:.4g}") for number in TARGETS.astype("float32").std(0)]
 RECIPE = """
@@ -46,7 +46,7 @@ def recipe(tmp_path, monkeypatch):
     return "mine.toml"
 
 
-def test_a_preset_takes_the_scale_of_other_targets(recipe):
+def test_preset_adopts_scale_of_new_targets(recipe):
     done = train(recipe, optimizer={"learning_rate": 0.0}, out="run", verbose=0)
     config = SliceGraphormer.from_preset("run/preset").get_config()
     assert (config["mean"], config["std"]) == (MEAN, STD)
@@ -67,22 +67,22 @@ def test_a_preset_takes_the_scale_of_other_targets(recipe):
     )
 
 
-@pytest.mark.parametrize("said", [{"mean": 1.5, "std": 2.0}, {"mean": 1.5}])
-def test_what_the_recipe_says_stays(recipe, said):
-    train(recipe, model=said, out="run", verbose=0)
+@pytest.mark.parametrize("scale", [{"mean": 1.5, "std": 2.0}, {"mean": 1.5}])
+def test_scale_of_recipe_is_kept(recipe, scale):
+    train(recipe, model=scale, out="run", verbose=0)
     config = SliceGraphormer.from_preset("run/preset").get_config()
     assert config["mean"] == 1.5
-    assert config["std"] == (2.0 if len(said) == 2 else STD)
+    assert config["std"] == (2.0 if len(scale) == 2 else STD)
 
 
-def test_targets_of_the_preset_s_own_keep_its_scale(recipe, tmp_path):
+def test_same_targets_keep_scale(recipe, tmp_path):
     train(recipe, out="first", model={"mean": 1.5, "std": 2.0}, verbose=0)
     train(recipe, out="second", init="first/preset", verbose=0)
     config = SliceGraphormer.from_preset("second/preset").get_config()
     assert (config["mean"], config["std"]) == (1.5, 2.0)
 
 
-def test_molecules_of_the_preset_s_own_stay_known(recipe, tmp_path):
+def test_domain_includes_molecules_of_preset(recipe, tmp_path):
     model = SliceGraphormer.from_preset("test", domain=dict(elements=[9], max_atoms=99))
     model.save_to_preset("known")
     train(recipe, out="run", init="known", verbose=0)
@@ -101,7 +101,7 @@ def test_known_targets_have_units(labels, target_units):
     assert scale["target_units"] == target_units
 
 
-def test_targets_far_from_zero_begin_at_their_mean():
+def test_scale_of_targets_far_from_zero():
     task = task_of(SliceGraphormer.from_preset("test"))
     targets = np.random.default_rng(0).normal([26534.7, -3e-6, 7], [0.5, 1e-7, 0], (64, 3))
     source = GraphSource(flat_molecules("mine", ["C"] * 64), targets)
@@ -111,14 +111,14 @@ def test_targets_far_from_zero_begin_at_their_mean():
     assert scale["std"][:2] == pytest.approx(targets.std(0)[:2], rel=1e-3)
 
 
-def test_a_preset_is_measured_on_another_file(recipe, capsys):
+def test_evaluate_preset_on_other_file(recipe, capsys):
     train(recipe, optimizer={"learning_rate": 0.0}, out="run", verbose=0)
     lines = Path("some.csv").read_text().splitlines()
     Path("other.csv").write_text("\n".join(lines[:4]))
     capsys.readouterr()
     assert main(["evaluate", "run/preset", "--data-path", "other.csv"]) == 0
-    said = capsys.readouterr().out
-    answers = SliceGraphormer.from_preset("run/preset").predict(list(SMILES[:3]), verbose=0)
-    measured = float(re.search(r"other/test/mae: (\S+)", said)[1])
-    assert measured == pytest.approx(np.abs(answers - TARGETS[:3]).mean(), rel=1e-3)
-    assert "mae_of_mean" not in said  # of training targets, which there are none of
+    output = capsys.readouterr().out
+    predictions = SliceGraphormer.from_preset("run/preset").predict(list(SMILES[:3]), verbose=0)
+    measured = float(re.search(r"other/test/mae: (\S+)", output)[1])
+    assert measured == pytest.approx(np.abs(predictions - TARGETS[:3]).mean(), rel=1e-3)
+    assert "mae_of_mean" not in output  # requires training targets

@@ -1,4 +1,4 @@
-"""Images and texts with several labels, or with numbers: from a list to a preset that is asked."""
+"""Test regression and multi-label classification of images and texts."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from keras_permix.training import load_recipe, train
 from keras_permix.zoo import CSPViT, ZooModel
 
 COLORS = ("blue", "green", "red")
-HOW = dict(
+SETTINGS = dict(
     init="cspvit/test", batch_size=8, verbose=0, schedule={"name": "constant"},
     optimizer={"name": "adam", "learning_rate": 0.02}, augmentation={"flip": False},
     data={"keep": 1.0, "random_crop": False},
@@ -22,7 +22,7 @@ HOW = dict(
 
 
 def write_photos(folder, rows):
-    """A list of images, whose pixels are what its columns say. Returns its path."""
+    """Write a list of images with the pixel levels of its rows. Returns its path."""
     rng = np.random.default_rng(0)
     folder.mkdir(exist_ok=True)
     for number, row in enumerate(rows):
@@ -43,7 +43,7 @@ def numbers(folder, column="age"):
 
 
 def several(folder):
-    """Each of three colors is in half of the images; one image in eight has no color."""
+    """Write images with several labels. Half of the images have each color, 1 in 8 has none."""
     shown = [[name for bit, name in enumerate(COLORS) if n >> bit & 1] for n in range(8)]
     rows = [
         {"levels": [220 if name in some else 30 for name in ("red", "green", "blue")],
@@ -60,9 +60,9 @@ class Stop(keras.callbacks.Callback):
 
 
 @pytest.mark.once
-def test_numbers_of_images(tmp_path, capsys):
+def test_image_regression(tmp_path, capsys):
     photos = numbers(tmp_path / "list")
-    done = train(photos, out=tmp_path / "run", epochs=6, **HOW)
+    done = train(photos, out=tmp_path / "run", epochs=6, **SETTINGS)
     model, preset = done.model, str(tmp_path / "run/preset")
     assert (model.task, model.labels) == ("image_regression", ("age",))
     ages = [20 + n for n in range(40) if n % 4 != 3]
@@ -72,8 +72,8 @@ def test_numbers_of_images(tmp_path, capsys):
     assert done.scores["photos/test/mae"] < done.scores["photos/test/mae_of_mean"] * 0.7
 
     with pytest.raises(KeyboardInterrupt):
-        train(photos, out=tmp_path / "other", epochs=6, callbacks=[Stop()], **HOW)
-    again = train(photos, out=tmp_path / "other", epochs=6, **HOW)
+        train(photos, out=tmp_path / "other", epochs=6, callbacks=[Stop()], **SETTINGS)
+    again = train(photos, out=tmp_path / "other", epochs=6, **SETTINGS)
     drop = [{k: v for k, v in row.items() if k != "seconds"} for row in again.rows]
     assert drop == [{k: v for k, v in row.items() if k != "seconds"} for row in done.rows]
 
@@ -108,9 +108,9 @@ def test_numbers_of_images(tmp_path, capsys):
 
 
 @pytest.mark.once
-def test_several_labels_of_images(tmp_path, capsys):
+def test_multilabel_image_classification(tmp_path, capsys):
     photos = several(tmp_path / "list")
-    done = train(photos, out=tmp_path / "run", epochs=12, **HOW)
+    done = train(photos, out=tmp_path / "run", epochs=12, **SETTINGS)
     model, preset = done.model, str(tmp_path / "run/preset")
     assert (model.task, model.labels) == ("multilabel_image_classification", COLORS)
     assert done.rows[-1]["loss"] < 0.6 * done.rows[0]["loss"] and "val_auc" in done.rows[0]
@@ -127,8 +127,8 @@ def test_several_labels_of_images(tmp_path, capsys):
 
     capsys.readouterr()
     assert main(["evaluate", preset, "--out", str(tmp_path / "colors.csv")]) == 0
-    said = capsys.readouterr().out
-    assert "F1 and AUC per label:\n  blue " in said and "  5 samples\n" in said
+    output = capsys.readouterr().out
+    assert "F1 and AUC per label:\n  blue " in output and "  5 samples\n" in output
     with open(tmp_path / "colors.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     predicted = [";".join(n for n, x in zip(COLORS, row, strict=True) if x > 0) for row in logits]
@@ -155,7 +155,7 @@ def test_several_labels_of_images(tmp_path, capsys):
         (["path,kind", "a.png,cat", "b.png,dog"], None, None),
     ],
 )  # fmt: skip
-def test_what_a_list_holds(lines, predicts, labels, tmp_path):
+def test_task_of_image_list(lines, predicts, labels, tmp_path):
     (tmp_path / "photos.csv").write_text("\n".join(lines), encoding="utf-8")
     recipe = load_recipe(tmp_path / "photos.csv", init="cspvit/test")
     assert recipe.model.get("predicts") == predicts and recipe.data.get("labels") == labels
@@ -177,7 +177,7 @@ predicts = "PREDICTS"
 
 @pytest.mark.parametrize("predicts", ["labels", "values"])
 @pytest.mark.parametrize("smoke", [False, True])
-def test_texts(predicts, smoke, tmp_path, capsys):
+def test_text_regression_and_multilabel_classification(predicts, smoke, tmp_path, capsys):
     targets = {"labels": ("long|new", "new", "", "long"), "values": ("1", "-2.5", "3", "4")}
     for part in ("train", "test"):
         rows = [f"text number {n},{y}" for n, y in enumerate(targets[predicts])]

@@ -1,4 +1,4 @@
-"""Recipes are found, merged, changed and refused."""
+"""Test recipes: lookup, merging, overrides and errors."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def test_recipe_by_path_gets_defaults(tmp_path):
     assert recipe.batch_size == 128
 
 
-def test_merge_goes_into_dicts_but_replaces_what_has_another_name():
+def test_merge_replaces_dicts_with_other_names():
     old = {"a": {"x": 1, "y": 2}, "mixer": {"name": "csp", "group_size": 2}}
     assert merge(old, {"a": {"y": 3}})["a"] == {"x": 1, "y": 3}
     assert merge(old, {"mixer": {"shift": "unit"}})["mixer"] == {
@@ -58,7 +58,7 @@ def test_base_and_options(tmp_path):
     assert load_recipe(child, "wide", ema=0.5, seed=1).ema == 0.5
 
 
-def test_a_base_that_leads_back(tmp_path):
+def test_circular_base_raises(tmp_path):
     path = write(tmp_path, f'base = "{tmp_path}/recipe.toml"\n')
     with pytest.raises(ValueError, match=f"`base` must not lead back.*{path}"):
         load_recipe(path)
@@ -82,11 +82,11 @@ def test_a_base_that_leads_back(tmp_path):
         ("", ""),
     ],
 )
-def test_overrides_are_toml_or_words(text, value):
+def test_overrides_are_toml_or_strings(text, value):
     assert parse_overrides([f"model.x={text}", "y = 3"]) == {"model": {"x": value}, "y": 3}
 
 
-def test_changes_are_written_as_overrides_that_read_the_same():
+def test_format_overrides_round_trip():
     changes = {
         "ema": None,
         "epochs": 3,
@@ -123,12 +123,12 @@ def test_changes_are_written_as_overrides_that_read_the_same():
         (MINIMAL + "epochs =", {}, r"valid TOML. .*recipe.toml \(.*"),
     ],
 )
-def test_bad_recipes(tmp_path, text, arguments, message):
+def test_invalid_recipe_raises(tmp_path, text, arguments, message):
     with pytest.raises(ValueError, match=message):
         load_recipe(write(tmp_path, text), **arguments)
 
 
-def test_an_unknown_recipe_is_answered_by_the_nearest():
+def test_unknown_recipe_suggests_nearest_name():
     with pytest.raises(
         ValueError, match="Did you mean cspvit/cifar10_small.*'cspvit/cifar10_smal'"
     ):
@@ -137,13 +137,13 @@ def test_an_unknown_recipe_is_answered_by_the_nearest():
         load_recipe("slicevit")
 
 
-def test_unknown_model_class(tmp_path):
+def test_unknown_model_class_raises(tmp_path):
     recipe = load_recipe(write(tmp_path, MINIMAL), model={"class_name": "Nonsense"})
     with pytest.raises(ValueError, match="CSPViT.*Received: 'Nonsense'"):
         make_model(recipe)
 
 
-# Recipe and option -> parameters of the paper's model, semantics of the "exact" column.
+# (recipe, option) -> parameters of the model in the paper.
 PUBLISHED = {
     ("cspvit/cifar10", None): 6_377_994,
     ("cspvit/cifar10", "attention"): 9_523_722,
@@ -159,7 +159,7 @@ PUBLISHED = {
     ("slicevit/cifar100", None): 6_504_036,
     ("slicevit/mnist", "paper"): 6_423_050,
     ("slicevit/mnist", "paper_attention"): 9_568_778,
-    # Published with a head of 1000 classes, for 200.
+    # Published with a head for 1000 classes; the data set has 200.
     ("slicevit/tiny_imagenet", None): 18_502_504 - 800 * 385,
     ("slicevit/tiny_imagenet", "attention"): 22_050_664 - 800 * 385,
     ("slicevit/dogs_vs_cats", None): 1_112_706,
@@ -168,19 +168,19 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize(("name", "option"), PUBLISHED)
-def test_paper_recipes_have_the_published_size(name, option):
+def test_paper_recipes_have_published_parameter_count(name, option):
     recipe = load_recipe(name, option)
     assert make_model(recipe).count_params() == PUBLISHED[name, option]
 
 
-def test_every_recipe_and_option_names_a_model_that_builds():
+def test_every_recipe_and_option_builds():
     for name in list_recipes():
         options = [None, *load_options(name)]
         for option in options:
             recipe = load_recipe(
                 name, option, model={"hidden_dim": 144, "num_layers": 1}, init=None
             )
-            outputs = recipe.model.get("num_classes", 1)  # a graph's is one number
+            outputs = recipe.model.get("num_classes", 1)  # graph models output one number
             assert make_model(recipe).output_shape == (None, outputs)
 
 
@@ -188,7 +188,7 @@ STAGES = (None, *(f"stage_{number}" for number in range(2, 8)))
 
 
 @pytest.mark.filterwarnings("ignore:A preset predicts well only with")  # larger blocks
-def test_each_stage_of_pathx_starts_from_the_one_before(tmp_path):
+def test_pathx_stage_starts_from_previous_stage(tmp_path):
     before, name = None, "lratransformer/pathx"
     for option, size in zip(STAGES, (32, 64, *[128] * 5), strict=True):
         start = {} if before is None else {"init": str(tmp_path / str(before.stage))}
@@ -200,7 +200,7 @@ def test_each_stage_of_pathx_starts_from_the_one_before(tmp_path):
             times = size // before.get_config()["image_size"]
             for weight, old in zip(model.weights, before.weights, strict=True):
                 weight, old = map(keras.ops.convert_to_numpy, (weight, old))
-                if weight.shape != old.shape:  # positions: each becomes a square of them
+                if weight.shape != old.shape:  # each position becomes a square of positions
                     old = old.reshape(size // times, size // times, -1)
                     old = old.repeat(times, axis=0).repeat(times, axis=1).reshape(weight.shape)
                 np.testing.assert_array_equal(weight, old)
@@ -209,7 +209,7 @@ def test_each_stage_of_pathx_starts_from_the_one_before(tmp_path):
         model.save_to_preset(tmp_path / str(option))
 
 
-def test_the_last_stage_of_pathx_is_that_of_the_arena():
+def test_last_pathx_stage_matches_long_range_arena():
     last = dataclasses.asdict(load_recipe("lratransformer/pathx", "stage_7"))
     arena = dataclasses.asdict(lra_run("pathx", "butterfly", "paper").recipe)
     arena["model"]["head_dims"] = list(arena["model"]["head_dims"])
@@ -235,14 +235,14 @@ def load_options(name):
     ],
 )
 @pytest.mark.parametrize("smoke", [False, True])
-def test_wrong_value_is_known_before_data_is_read(tmp_path, monkeypatch, wrong, message, smoke):
+def test_invalid_value_raises_before_data_are_read(tmp_path, monkeypatch, wrong, message, smoke):
     monkeypatch.setattr(ImageClassification, "load", None)
     monkeypatch.setattr(ImageClassification, "generate", None)
     with pytest.raises(ValueError, match=message):
         train(write(tmp_path, MINIMAL), **wrong, out=tmp_path / "run", smoke=smoke)
 
 
-def test_smoke_does_not_hide_what_is_wrong(tmp_path):
+def test_smoke_run_raises_for_invalid_value(tmp_path):
     path = write(tmp_path, MINIMAL + "epochs = -2")
     with pytest.raises(ValueError, match="`epochs` must.*epochs=-2"):
         train(path, out=tmp_path / "run", smoke=True)

@@ -1,4 +1,4 @@
-"""Runs learn, leave a record, and end the same after a kill as without one."""
+"""Test training runs: logs, early stopping, class weights and resuming."""
 
 import csv
 import dataclasses
@@ -24,20 +24,20 @@ from tests.training.runs import train
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    compile_soon(True)  # as the process that is killed does, whichever test came before
+    compile_soon(True)  # as in the killed process, regardless of earlier tests
     out = tmp_path_factory.mktemp("finished")
     model, rows = train(runs.RECIPE, runs.make_images(), out, verbose=0)
     return out, model, rows
 
 
-def test_run_learns(finished):
+def test_training_reduces_loss(finished):
     _, model, rows = finished
     (_, _), (images, labels) = runs.make_images().train, runs.make_images().test
     assert rows[-1]["loss"] < rows[0]["loss"]
     assert np.mean(model.predict(images, verbose=0).argmax(-1) == labels) > 0.5
 
 
-def test_run_leaves_a_record(finished):
+def test_run_writes_log_curves_and_events(finished):
     out, _, rows = finished
     with open(out / "log.csv") as file:
         logged = list(csv.DictReader(file))
@@ -50,19 +50,19 @@ def test_run_leaves_a_record(finished):
 
 
 @pytest.mark.once
-def test_a_run_is_watched_on_the_validation_part(finished, tmp_path):
+def test_validation_split_replaces_test_set_in_log(finished, tmp_path):
     _, _, rows = finished
     data = runs.make_images()
-    elsewhere = (data.test[0][:3], np.roll(data.test[1], 1)[:3])
-    data = dataclasses.replace(data, test=elsewhere, validation=data.test)
+    other_test = (data.test[0][:3], np.roll(data.test[1], 1)[:3])
+    data = dataclasses.replace(data, test=other_test, validation=data.test)
     _, watched = train(dataclasses.replace(runs.RECIPE, epochs=4), data, tmp_path, verbose=0)
     assert [row["val_loss"] for row in watched] == [row["val_loss"] for row in rows]
 
 
 @pytest.mark.once
-def test_early_stopping_keeps_the_best_epoch(tmp_path):
+def test_early_stopping_keeps_best_epoch(tmp_path):
     data = runs.make_images()
-    wrong = (data.test[0], (data.test[1] + 1) % 3)  # on which the loss rises
+    wrong = (data.test[0], (data.test[1] + 1) % 3)  # makes the loss rise
     data = dataclasses.replace(data, validation=wrong)
     recipe = dataclasses.replace(runs.RECIPE, early_stopping=2, epochs=9)
     with pytest.raises(KeyboardInterrupt):
@@ -93,14 +93,14 @@ class StopAt(keras.callbacks.Callback):
 
 
 @pytest.mark.once
-def test_early_stopping_never_uses_the_test_set(tmp_path):
+def test_early_stopping_requires_validation_split(tmp_path):
     recipe = dataclasses.replace(runs.RECIPE, early_stopping=2)
     with pytest.raises(ValueError, match="`early_stopping`.*early_stopping=2 for made"):
         train(recipe, runs.make_images(), tmp_path / "run", verbose=0)
     assert not (tmp_path / "run").exists()
 
 
-def test_classes_are_weighted_by_their_frequency(tmp_path):
+def test_balanced_class_weights(tmp_path):
     data = runs.make_images()
     labels = np.repeat(np.arange(3, dtype="int32"), (40, 24, 16))
     data = dataclasses.replace(data, train=(data.train[0], labels))
@@ -135,7 +135,7 @@ def read_events(folder, tag):
 
 
 @pytest.mark.once
-def test_a_board_that_is_open_sees_each_epoch(tmp_path):
+def test_open_tensorboard_shows_each_epoch(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     rows, board = [], EventAccumulator(str(tmp_path))
@@ -166,8 +166,8 @@ def test_killed_run_resumes_to_the_same_result(finished, tmp_path):
 
 
 @pytest.mark.once
-def test_what_a_kill_left_out_of_the_record_is_written(finished, tmp_path):
-    """A process may end after the last checkpoint and before the log."""
+def test_logs_missing_after_kill_are_restored(finished, tmp_path):
+    """A process may be killed between the last checkpoint and the log."""
     out, _, rows = finished
     run = tmp_path / "run"
     shutil.copytree(out, run)
@@ -181,14 +181,16 @@ def test_what_a_kill_left_out_of_the_record_is_written(finished, tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("change", ["class more", "sample less", "other targets", "other input"])
-def test_run_of_other_data_is_not_resumed(finished, change):
+@pytest.mark.parametrize(
+    "change", ["extra class", "missing sample", "other targets", "other input"]
+)
+def test_resume_with_other_data_raises(finished, change):
     images = runs.make_images()
-    (x, y), (held_out, answers) = images.train, images.test
+    (x, y), (x_test, y_test) = images.train, images.test
     part, value = {
-        "class more": ("labels", (*"abcd",)),
-        "sample less": ("train", (x[1:], y[1:])),
-        "other targets": ("test", (held_out, answers[::-1])),
+        "extra class": ("labels", (*"abcd",)),
+        "missing sample": ("train", (x[1:], y[1:])),
+        "other targets": ("test", (x_test, y_test[::-1])),
         "other input": ("train", (np.concatenate([x[:1] ^ 1, x[1:]]), y)),
     }[change]
     changed = dataclasses.replace(images, **{part: value})
@@ -196,7 +198,7 @@ def test_run_of_other_data_is_not_resumed(finished, change):
         train(runs.RECIPE, changed, finished[0], verbose=0)
 
 
-def test_run_of_another_recipe_is_not_resumed(finished):
+def test_resume_with_other_recipe_raises(finished):
     out, _, _ = finished
     with pytest.raises(ValueError, match=r"where \['epochs'\] differ"):
         train(dataclasses.replace(runs.RECIPE, epochs=9), runs.make_images(), out, verbose=0)

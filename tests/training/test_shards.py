@@ -1,4 +1,4 @@
-"""Records of several files, read through Grain: by several processes, and on from any batch."""
+"""Test sharded records, read through Grain: several processes and resuming within a pass."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ writers = pytest.importorskip("array_record.python.array_record_module")
 
 pytestmark = pytest.mark.once
 SHARDS = 3
-# Of 80 samples: passes of five batches, epochs of three.
+# With 80 samples, a pass takes five batches, but an epoch only three.
 RECIPE = dataclasses.replace(runs.RECIPE, steps_per_epoch=3, epochs=4)
 
 
@@ -24,7 +24,7 @@ def decode(record):
 
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory):
-    """Files that hold the training images of a small run, in the order of the images."""
+    """Write the training images of a small run to several files, in order."""
     images, labels = runs.make_images().train
     folder = tmp_path_factory.mktemp("shards")
     names = [f"made-{number:05d}-of-{SHARDS:05d}.array_record" for number in range(SHARDS)]
@@ -38,12 +38,12 @@ def shards(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def records(shards):
-    """The records of all files, by index."""
+    """Return the records of all files, by index."""
     return grain.MapDataset.source(grain.sources.ArrayRecordDataSource(shards)).map(decode)
 
 
 class Counted:
-    """Records that remember which of them were read."""
+    """Records with a list of the indices that were read."""
 
     def __init__(self, records):
         self.records, self.read = records, []
@@ -61,26 +61,26 @@ def pipeline(records, **changes):
     return Pipeline(RecordSource(records), **{**arguments, **changes})
 
 
-def test_records_are_those_of_the_files_in_order(records):
+def test_records_keep_order_of_files(records):
     images, labels = runs.make_images().train
     read = RecordSource(records).read(range(len(labels)))
     np.testing.assert_array_equal(read[0], images)
     np.testing.assert_array_equal(read[1], labels)
 
 
-def test_each_process_reads_its_part_alone(records):
+def test_each_process_reads_only_its_part(records):
     parts = [Counted(records), Counted(records)]
     theirs = [pipeline(part, shard=(index, 2)) for index, part in enumerate(parts)]
     whole = pipeline(Counted(records))
-    for epoch in range(5):  # of three batches: three passes of five
+    for epoch in range(5):  # of three batches each; a pass takes five
         for each in (*theirs, whole):
             each.epoch = epoch
         for step in range(3):
             cut = [each[step] for each in theirs]
-            for ours, alone in zip(
+            for ours, expected in zip(
                 map(np.concatenate, zip(*cut, strict=True)), whole[step], strict=True
             ):
-                np.testing.assert_array_equal(ours, alone)
+                np.testing.assert_array_equal(ours, expected)
     assert [len(part.read) for part in parts] == [120, 120]
     for number in range(3):
         some = slice(40 * number, 40 * (number + 1))
@@ -88,9 +88,9 @@ def test_each_process_reads_its_part_alone(records):
     assert parts[0].read[:40] != parts[0].read[40:80]
 
 
-def test_a_run_goes_on_in_the_middle_of_a_pass(records, tmp_path):
+def test_run_resumes_within_pass_over_data(records, tmp_path):
     class Stopped(Exception):
-        """A process that is gone."""
+        """Imitate a process that ends."""
 
     class Stop(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
@@ -105,7 +105,7 @@ def test_a_run_goes_on_in_the_middle_of_a_pass(records, tmp_path):
         dataset = Dataset(
             "made", (RecordSource(seen[-1]), None), runs.make_images().test, tuple("abc")
         )
-        # One thread, since several read in no order.
+        # One thread, since several read in any order.
         return runs.train(
             RECIPE, dataset, tmp_path / out, verbose=0, callbacks=callbacks, workers=1
         )
@@ -115,7 +115,7 @@ def test_a_run_goes_on_in_the_middle_of_a_pass(records, tmp_path):
     with pytest.raises(Stopped):
         train("stopped", Stop())
     again, after = train("stopped")
-    assert seen[2].read[-16 * 6 :] == seen[0].read[-16 * 6 :]  # the third epoch and the fourth
+    assert seen[2].read[-16 * 6 :] == seen[0].read[-16 * 6 :]  # third and fourth epoch
     for ours, theirs in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert [{**row, "seconds": 0} for row in after] == [{**row, "seconds": 0} for row in rows]

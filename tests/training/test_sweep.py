@@ -57,7 +57,7 @@ def test_stopped_sweep_resumes_to_the_same_table(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "stopped" / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_seeds_and_spread(tmp_path, monkeypatch):
+def test_sweep_over_seeds(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(MODULE, "draw_sweep", lambda rows, keys, path: drawn.append(list(rows)))
     small = dict(model={"hidden_dim": 8, "num_layers": 1}, smoke=True, verbose=0)
@@ -73,7 +73,7 @@ def test_seeds_and_spread(tmp_path, monkeypatch):
         sweep("cspvit/mnist", {"epochs": []}, out=tmp_path)
 
 
-def test_values_of_a_grid():
+def test_parse_grid():
     texts = ["a.b=1,x y, none", 'mixer={name = "csp", group_size = 2},{name = "slice_sort"}']
     assert parse_grid(texts) == {
         "a.b": [1, "x y", None],
@@ -82,6 +82,6 @@ def test_values_of_a_grid():
 
 
 @pytest.mark.parametrize("texts", [["epochs"], ["=1"], ["epochs="], ["seed=1", "seed=2"]])
-def test_grid_of_another_form(texts):
+def test_invalid_grid_raises(texts):
     with pytest.raises(ValueError, match=f"`--grid` must read.*Received: '{texts[-1]}'"):
         parse_grid(texts)

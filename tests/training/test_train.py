@@ -1,4 +1,4 @@
-"""`train` does what the command does, and calls everything by the right name."""
+"""Test `train` and `permix train`: names, presets, model cards, records and errors."""
 
 import datetime
 import json
@@ -60,7 +60,7 @@ def recipe(tmp_path):
 
 @pytest.fixture
 def made(monkeypatch):
-    """The data set "made": three classes that differ in brightness."""
+    """Register the data set "made": three classes that differ in brightness."""
     rng = np.random.default_rng(0)
     y = np.arange(48, dtype="int32") % 3
     x = (rng.uniform(0, 100, (48, 8, 8, 3)) + 70 * y[:, None, None, None]).astype("uint8")
@@ -72,7 +72,7 @@ def made(monkeypatch):
 
 @pytest.fixture
 def commit(monkeypatch):
-    """The commits that this process seems to be of, from now on."""
+    """Return a function that sets the commit that runs record."""
 
     def set_commit(value):
         monkeypatch.setattr(run_module, "current_commit", lambda: value)
@@ -97,7 +97,7 @@ ZOO = ROOT / "zoo" / "cspvit" / "cifar10"
          "permix train cspvit/cifar10"),
     ],
 )  # fmt: skip
-def test_names_of_a_run(recipe, option, name, source, command):
+def test_plan_run_names(recipe, option, name, source, command):
     run = plan_run(recipe, option)
     assert (run.name, run.source, run.command) == (name, source, command)
     assert run.folder == Path("runs") / name
@@ -112,7 +112,7 @@ def test_names_of_a_run(recipe, option, name, source, command):
         ("lratransformer/pathx", "stage_7", "stage_6"),
     ],
 )
-def test_a_recipe_that_goes_on_from_a_run_asks_for_it(
+def test_recipe_without_required_init_exits_with_error(
     tmp_path, monkeypatch, capsys, name, option, before
 ):
     monkeypatch.chdir(tmp_path)
@@ -126,7 +126,7 @@ def test_a_recipe_that_goes_on_from_a_run_asks_for_it(
     assert plan_run(name, option, smoke=True, init="runs/mine").recipe.init == "runs/mine"
 
 
-def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
+def test_plan_run_names_of_custom_recipe(recipe, monkeypatch):
     changes = dict(init="cspvit/test", epochs=1, data={"name": "a b"}, model={"pooling": None})
     run = plan_run(recipe, "wide", **changes)
     assert run.name == "cspvit/mine_wide" and run.source == str(recipe)
@@ -136,7 +136,7 @@ def test_names_of_a_recipe_of_ones_own(recipe, monkeypatch):
     assert plan_run("recipe.toml").name == "cspvit/mine"
 
 
-def test_absolute_recipe_writes_into_runs(recipe, made, tmp_path, monkeypatch):
+def test_absolute_recipe_path_writes_to_runs(recipe, made, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     done = train(recipe, "wide", epochs=1, verbose=0)
@@ -158,14 +158,14 @@ def test_command_does_what_the_function_does(recipe, made, tmp_path, capsys, com
     )
     for metadata in (function, command):
         metadata["date_saved"] = ""
-        # HDF5 notes names that Keras counts up in a process.
+        # HDF5 stores names, which Keras numbers per process.
         metadata["files"]["model.weights.h5"]["sha256"] = ""
     assert function == command
-    noted = json.loads((out / "run.json").read_text())
-    assert noted["callbacks"] == []  # The command's own would be nobody's choice.
+    record = json.loads((out / "run.json").read_text())
+    assert record["callbacks"] == []  # Callbacks of the command are not recorded.
 
 
-def test_preset_holds_the_trained_weights_and_their_score(recipe, made, tmp_path, commit):
+def test_preset_stores_trained_weights_and_scores(recipe, made, tmp_path, commit):
     done = train(recipe, out=tmp_path / "run", verbose=0)
     stored = CSPViT.from_preset(tmp_path / "run" / "preset")
     for ours, trained in zip(stored.get_weights(), done.model.get_weights(), strict=True):
@@ -201,7 +201,7 @@ def test_card(recipe, made, tmp_path, commit, monkeypatch):
     assert "size 8, mean [0.5, 0.5, 0.5]" in card and "dark, gray, light" in card
 
 
-def test_a_card_names_the_callbacks_of_any_epoch(recipe, made, tmp_path):
+def test_card_lists_additional_callbacks(recipe, made, tmp_path):
     more = [Stop(), keras.callbacks.EarlyStopping(restore_best_weights=True)]
     with pytest.raises(KeyboardInterrupt):
         train(recipe, out=tmp_path / "run", verbose=0, callbacks=iter(more))
@@ -219,7 +219,7 @@ def test_a_card_names_the_callbacks_of_any_epoch(recipe, made, tmp_path):
         ([60.0, 31.0], "2 epochs", "2 minutes"),
     ],
 )
-def test_a_card_counts(recipe, made, seconds, epochs, time):
+def test_card_formats_epochs_and_time(recipe, made, seconds, epochs, time):
     run, rows = plan_run(recipe), [{"seconds": number} for number in seconds]
     versions = dict(keras="3", backend="torch", backend_version="2", version="0")
     record = dict(date="today", machine="here", **versions, commits=[])
@@ -238,25 +238,25 @@ class Stop(keras.callbacks.Callback):
 
 
 @pytest.mark.skipif(keras.config.backend() != "torch", reason="Keras fuses steps elsewhere")
-def test_steps_that_pytorch_does_not_fuse_are_refused_before_any_work(recipe, tmp_path):
+def test_steps_per_execution_on_torch_raises(recipe, tmp_path):
     with pytest.raises(ValueError, match="`steps_per_execution` must be 1.*_execution=2"):
         train(recipe, out=tmp_path / "run", verbose=0, steps_per_execution=2)
     assert not (tmp_path / "run").exists()
 
 
-def test_commit_is_that_of_the_training(recipe, made, tmp_path, commit):
-    def told():
+def test_finished_run_keeps_commit(recipe, made, tmp_path, commit):
+    def recorded_commits():
         return json.loads((tmp_path / "run" / "run.json").read_text())["commits"]
 
     train(recipe, out=tmp_path / "run", verbose=0)
     commit("b" * 40)
     train(recipe, out=tmp_path / "run", verbose=0)
-    assert told() == ["a" * 40], "nothing was trained the second time"
+    assert recorded_commits() == ["a" * 40], "nothing was trained the second time"
     metadata = json.loads((tmp_path / "run" / "preset" / "metadata.json").read_text())
     assert metadata["commit"] == "a" * 40
 
 
-def test_both_commits_of_a_run_that_another_one_finished(recipe, made, tmp_path, commit, capsys):
+def test_resumed_run_records_both_commits(recipe, made, tmp_path, commit, capsys):
     with pytest.raises(KeyboardInterrupt):
         train(recipe, out=tmp_path / "run", verbose=2, callbacks=[Stop()])
     assert "resumes" not in capsys.readouterr().out
@@ -267,8 +267,8 @@ def test_both_commits_of_a_run_that_another_one_finished(recipe, made, tmp_path,
     assert metadata["commit"] == f"{'a' * 40}, {'b' * 40}"
 
 
-def test_a_record_is_of_the_run_that_is_in_the_folder(recipe, made, tmp_path):
-    """And not of one that was stopped in its first epoch; nor is it missed when it is gone."""
+def test_record_describes_run_in_folder(recipe, made, tmp_path):
+    """A run that stopped in its first epoch is replaced. A missing record is no error."""
     with pytest.raises(KeyboardInterrupt):
         first = keras.callbacks.LambdaCallback(on_train_batch_end=stop_at_once)
         train(recipe, out=tmp_path / "run", verbose=0, callbacks=[first])
@@ -286,7 +286,7 @@ def stop_at_once(batch, logs):
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "1", '{"name": "an app", "commits": 2}'])
-def test_a_file_that_another_program_calls_run_json_stays(recipe, made, tmp_path, content):
+def test_unrelated_run_json_is_not_overwritten(recipe, made, tmp_path, content):
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(ValueError, match="`run.json` .* Received: .*run.json"):
         train(recipe, out=tmp_path, verbose=0)
@@ -317,7 +317,7 @@ def test_current_commit(tmp_path, monkeypatch):
     assert run_module.current_commit() is None, "no git"
 
 
-def test_smoke_run_claims_nothing(tmp_path, monkeypatch, capsys):
+def test_smoke_run_writes_no_card(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(data, "load_images", None)
     small = ["--set", "model.hidden_dim=8", "--set", "model.num_layers=1", "--verbose", "2"]
@@ -335,7 +335,7 @@ def test_smoke_run_claims_nothing(tmp_path, monkeypatch, capsys):
 
 
 def break_weights(at_epoch, weight="head/bias"):
-    """A callback that makes a weight NaN at the first batch of an epoch."""
+    """Return a callback that sets a weight to NaN before an epoch."""
 
     class Break(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
@@ -370,8 +370,8 @@ def test_nan_stops_at_once_and_keeps_the_last_good_epoch(recipe, made, tmp_path)
     assert all(np.isfinite(weight).all() for weight in again.model.get_weights())
 
 
-def test_weights_that_are_not_finite_are_not_kept(recipe, made, tmp_path):
-    """A loss that is still finite says nothing of the last step."""
+def test_non_finite_weights_are_not_saved(recipe, made, tmp_path):
+    """The last step may break the weights although its loss is finite."""
 
     class Break(keras.callbacks.Callback):
         def on_test_end(self, logs=None):
@@ -384,28 +384,28 @@ def test_weights_that_are_not_finite_are_not_kept(recipe, made, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_weights_beyond_float16_are_kept_as_they_are(recipe, made, tmp_path, precision):
+def test_weights_beyond_float16_are_stored_in_float32(recipe, made, tmp_path, precision):
     class Raise(keras.callbacks.Callback):
         def on_train_end(self, logs=None):
             head = self.model.get_layer("head").bias
             head.assign(np.array([1e5, 0.1, 0.2], "float32"))
 
-    how = dict(precision=precision, verbose=0, callbacks=[Raise()])
-    done = train(recipe, out=tmp_path / "run", **how)
+    settings = dict(precision=precision, verbose=0, callbacks=[Raise()])
+    done = train(recipe, out=tmp_path / "run", **settings)
     again = zoo.CSPViT.from_preset(tmp_path / "run/preset")
     for ours, theirs in zip(done.model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert "the stored float32 weights" in (tmp_path / "run/README.md").read_text(encoding="utf-8")
 
 
-def test_weights_are_stored_in_the_dtype_of_the_recipe(recipe, made, tmp_path):
+def test_weights_are_stored_in_dtype_of_recipe(recipe, made, tmp_path):
     done = train(recipe, store="float32", out=tmp_path / "run", verbose=0)
     again = zoo.CSPViT.from_preset(tmp_path / "run/preset")
     for ours, theirs in zip(done.model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_command_says_in_one_line_that_it_stopped(recipe, made, tmp_path, capsys):
+def test_diverged_training_prints_one_line(recipe, made, tmp_path, capsys):
     huge = ["--set", "optimizer.learning_rate=1e38", "--set", "batch_size=4", "--verbose", "0"]
     assert main(["train", str(recipe), "--out", str(tmp_path / "run"), *huge]) == 2
     error = capsys.readouterr().err
@@ -417,29 +417,28 @@ CIFAR = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere")) / "cifar10.zip"
 
 
 @pytest.mark.skipif(not CIFAR.is_file(), reason="KERAS_PERMIX_DATA holds no CIFAR-10")
-def test_stored_score_is_measured_again(capsys):
-    """The published preset, evaluated by the command, gives the score that it says."""
+def test_evaluate_reproduces_published_score(capsys):
     assert main(["evaluate", "cspvit/cifar10_small"]) == 0
     assert "cifar10/test/top1: 89.06 %" in capsys.readouterr().out
 
 
-def test_labels_must_fit_before_anything_is_trained(made, recipe, tmp_path):
+def test_wrong_number_of_classes_raises_before_training(made, recipe, tmp_path):
     with pytest.raises(ValueError, match=r"one output per class.*3 in all, outputs=5"):
         train(recipe, model={"num_classes": 5}, epochs=1, out=tmp_path / "run", verbose=0)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_smoke_run_takes_changes():
+def test_smoke_run_accepts_overrides():
     recipe = plan_run("cspvit/mnist", smoke=True, epochs=1).recipe
     assert recipe.epochs == 1 and recipe.batch_size == 8
 
 
-def test_a_smoke_run_is_short_whatever_an_epoch_is():
+def test_smoke_run_ignores_steps_per_epoch():
     runs = plan_run("lratransformer/pathx"), plan_run("lratransformer/pathx", smoke=True)
     assert [run.recipe.steps_per_epoch for run in runs] == [500, None]
 
 
-def test_a_preset_that_a_kill_left_aside_survives_the_next_run(tmp_path):
+def test_preset_set_aside_by_killed_run_is_restored(tmp_path):
     aside = tmp_path / ".preset.0123456789ab.old"
     aside.mkdir()
     (aside / "metadata.json").write_text("{}", encoding="utf-8")

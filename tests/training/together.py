@@ -1,8 +1,8 @@
-"""One process of a small run that several devices or processes share.
+"""Run one process of a small distributed run.
 
     python -m tests.training.together OUT KIND [LOST EPOCH]
 
-writes rows and weights to OUT/PROCESS.npz; process LOST kills itself in epoch EPOCH.
+Writes rows and weights to OUT/PROCESS.npz. Process LOST kills itself in epoch EPOCH.
 """
 
 import os
@@ -18,14 +18,14 @@ from keras_permix.training.distribute import distributed
 from tests.backends import compile_soon
 from tests.training import runs
 
-# Dropout draws other numbers where processes draw for themselves. The data go by a name that is
-# known, and are made.
+# No dropout, since processes draw different masks. The generated data use the name of a known set,
+# which recipes require.
 CHANGES = dict(model=dict(dropout=0.0, num_layers=2), augmentation=dict(mixup=0.2), epochs=2)
 VALUES = {**merge(runs.VALUES, CHANGES), "data": {"name": "cifar10"}}
 
 
 def run(out, **arguments):
-    """Train in a folder, from the recipe to the preset. Returns rows without times, and weights."""
+    """Train and save a preset in `out`. Returns rows without times, scores and weights."""
     recipe = Path(out).parent / f"recipe_{os.getpid()}.toml"
     recipe.write_text(runs.as_toml(VALUES), encoding="utf-8")
     data.load_images = lambda name, data_dir=None: runs.make_images()

@@ -1,4 +1,4 @@
-"""Files and folders are written whole or not at all, and a folder is locked for one process."""
+"""Test atomic writes of files and folders, cleanup, and folder locks."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ from tests.harness.processes import environment
 
 pytestmark = pytest.mark.once
 
-# A process that is killed at the rename of the given number, counted from 1.
+# A process that kills itself at the given call of `os.rename`, counted from 1.
 KILLED = """
 import os, signal, sys
 
@@ -30,13 +30,13 @@ from keras_permix.utils.files import replacing_folder, write_text
 
 rename, calls = os.rename, []
 
-def deadly(*args):
+def kill_at_rename(*args):
     calls.append(args)
     if len(calls) == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     rename(*args)
 
-os.rename = deadly
+os.rename = kill_at_rename
 with replacing_folder(sys.argv[1]) as folder:
     write_text(folder / "name", "new")
 """
@@ -80,20 +80,20 @@ def test_text_is_utf8(tmp_path):
     assert (tmp_path / "file").read_bytes() == "käse – 순열".encode()
 
 
-def test_links_stay_links(tmp_path, folder):
+def test_symlinks_are_preserved(tmp_path, folder):
     write_text(tmp_path / "file", "old")
     (tmp_path / "link").symlink_to("file")
     write_text(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_text(encoding="utf-8") == "new"
-    (tmp_path / "way").symlink_to(folder)
-    replace(tmp_path / "way")
-    assert (tmp_path / "way").is_symlink()
+    (tmp_path / "link_to_folder").symlink_to(folder)
+    replace(tmp_path / "link_to_folder")
+    assert (tmp_path / "link_to_folder").is_symlink()
     assert (folder / "name").read_text(encoding="utf-8") == "new"
 
 
-@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
-def test_modes_are_kept_and_new_ones_follow_the_umask(tmp_path):
+@pytest.mark.skipif(os.name != "posix", reason="requires POSIX modes")
+def test_modes_are_kept_or_follow_umask(tmp_path):
     before = os.umask(0o027)
     try:
         replace(tmp_path / "folder")
@@ -108,7 +108,7 @@ def test_modes_are_kept_and_new_ones_follow_the_umask(tmp_path):
         os.umask(before)
 
 
-def test_a_file_that_cannot_be_written(tmp_path):
+def test_unwritable_path_raises(tmp_path):
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "folder", tmp_path / "absent" / "file"):
         with pytest.raises(OSError, match=f"`{path}` must be writable"):
@@ -116,14 +116,14 @@ def test_a_file_that_cannot_be_written(tmp_path):
     assert names(tmp_path) == ["folder"]
 
 
-def test_a_file_is_not_replaced_by_a_folder(tmp_path):
+def test_folder_does_not_replace_file(tmp_path):
     write_text(tmp_path / "file", "kept")
     with pytest.raises(NotADirectoryError):
         replace(tmp_path / "file")
     assert names(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "kept"
 
 
-def test_an_error_leaves_the_old_folder(tmp_path, folder):
+def test_error_keeps_old_folder(tmp_path, folder):
     with pytest.raises(ZeroDivisionError):
         with replacing_folder(folder) as partial:
             write_text(partial / "name", str(1 / 0))
@@ -132,7 +132,7 @@ def test_an_error_leaves_the_old_folder(tmp_path, folder):
 
 
 @pytest.mark.parametrize("failing", [{2}, {2, 3}], ids=["replace", "replace and restore"])
-def test_renames_that_fail_lose_nothing(tmp_path, folder, monkeypatch, failing):
+def test_failed_renames_keep_old_folder(tmp_path, folder, monkeypatch, failing):
     rename, calls = os.rename, []
 
     def fail(*paths):
@@ -153,7 +153,7 @@ def test_renames_that_fail_lose_nothing(tmp_path, folder, monkeypatch, failing):
 
 
 @pytest.mark.parametrize("rename", [1, 2])
-def test_a_kill_loses_nothing(tmp_path, folder, rename):
+def test_killed_process_keeps_old_folder(tmp_path, folder, rename):
     done = run(KILLED, folder, rename)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert folder.exists() == (rename == 1)
@@ -165,7 +165,7 @@ def test_a_kill_loses_nothing(tmp_path, folder, rename):
     assert names(tmp_path) == ["folder"]
 
 
-def test_only_leftovers_are_swept(tmp_path):
+def test_sweep_removes_only_temporary_files(tmp_path):
     kept = [".bashrc", ".folder.new", ".file.0123456789ab.txt", "folder.0123456789ab.new", "x"]
     for name in [*kept, ".file.0123456789ab.new", ".x.0123456789ab.old"]:
         write_text(tmp_path / name, "")
@@ -174,7 +174,7 @@ def test_only_leftovers_are_swept(tmp_path):
     assert names(tmp_path) == sorted(kept)
 
 
-def test_leftovers_that_others_may_be_writing_stay(tmp_path):
+def test_sweep_keeps_recent_temporary_files(tmp_path):
     young, old = ".a.0123456789ab.new", ".b.0123456789ab.new"
     for name in (young, old):
         write_text(tmp_path / name, "")
@@ -183,7 +183,7 @@ def test_leftovers_that_others_may_be_writing_stay(tmp_path):
     assert names(tmp_path) == [young]
 
 
-def test_many_writers_leave_one_whole_folder(tmp_path):
+def test_concurrent_writers_leave_one_complete_folder(tmp_path):
     def write(text):
         for _ in range(20):
             with replacing_folder(tmp_path / "folder") as partial:
@@ -199,9 +199,9 @@ def test_many_writers_leave_one_whole_folder(tmp_path):
     assert (tmp_path / "folder/a").read_text() == (tmp_path / "folder/b").read_text()
 
 
-def test_a_held_folder_stays_held_while_its_lock_file_is_read(folder):
+def test_reading_lock_file_keeps_lock(folder):
     assert hold_folder(folder) and hold_folder(folder)
-    (folder / ".lock").read_bytes()  # which drops a POSIX record lock
+    (folder / ".lock").read_bytes()  # would release a POSIX record lock
     assert run(HOLD, folder).stdout == "False\n"
     release_folder(folder)
     assert run(HOLD, folder).stdout == "True\n"

@@ -1,4 +1,4 @@
-"""The machine in words, and freed memory, which stays where a user asks for that."""
+"""Test `driver` and `keep_freed_memory`."""
 
 import subprocess
 import sys
@@ -12,8 +12,8 @@ from tests.harness import ROOT
 
 pytestmark = pytest.mark.once
 
-# Resident kilobytes that 128 freed megabytes, in so many blocks, leave behind in a process.
-LEFT = """
+# Print the growth of resident memory, in kB, after 128 MiB in a number of blocks are freed.
+SCRIPT = """
 import re, sys
 from pathlib import Path
 
@@ -33,15 +33,16 @@ print(resident() - before)
 """
 
 
-def left(how, blocks):
-    command = [sys.executable, "-c", LEFT, str(ROOT / "keras_permix/utils"), how, str(blocks)]
+def remaining(how, blocks):
+    """Return the memory, in kB, that stays resident after it is freed."""
+    command = [sys.executable, "-c", SCRIPT, str(ROOT / "keras_permix/utils"), how, str(blocks)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the allocator of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="requires the allocator of Linux")
 @pytest.mark.parametrize("blocks", [1, 8])
 def test_freed_memory_is_kept(blocks):
-    assert left("plain", blocks) < 20_000 < 120_000 < left("kept", blocks)
+    assert remaining("plain", blocks) < 20_000 < 120_000 < remaining("kept", blocks)
 
 
 @pytest.mark.parametrize(("command", "calls"), [("train", 1), ("list", 0)])
@@ -60,12 +61,12 @@ def test_training_keeps_freed_memory(command, calls, monkeypatch):
         ("NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release", "570.133.20"),
     ],
 )
-def test_a_driver_is_named(written, named, tmp_path):
+def test_nvidia_driver(written, named, tmp_path):
     (tmp_path / "version").write_text(written)
     assert driver(tmp_path / "version") == f"NVIDIA {named}"
 
 
-def test_a_driver_of_a_tpu_or_none(tmp_path, monkeypatch):
+def test_tpu_driver_or_no_driver(tmp_path, monkeypatch):
     def version(name):
         assert name == "libtpu"
         if not installed:

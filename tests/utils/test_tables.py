@@ -1,4 +1,4 @@
-"""Files of one sample per line are unpacked as far as their size warrants."""
+"""Test unpacking of compressed tables: size limits and damaged files."""
 
 import gzip
 import lzma
@@ -13,7 +13,7 @@ PACK = {".gz": gzip.compress, ".xz": lzma.compress}
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_a_bomb_is_refused(suffix):
+def test_decompression_bomb_raises(suffix):
     blob = PACK[suffix](bytes(FREE * 10))
     assert RATIO * len(blob) < FREE * 9
     with pytest.raises(ValueError, match=f"{len(blob):,} bytes that unpack to more than"):
@@ -23,13 +23,13 @@ def test_a_bomb_is_refused(suffix):
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_a_cut_file_is_refused(suffix):
+def test_truncated_file_raises(suffix):
     blob = PACK[suffix](b"text,label\nwell done,good\n")
     assert parse_rows(blob, Path(f"a.csv{suffix}")) == [{"text": "well done", "label": "good"}]
     with pytest.raises(ValueError, match="Received: a.csv"):
         parse_rows(blob[:-10], Path(f"a.csv{suffix}"))
 
 
-def test_a_second_stream_is_not_dropped():
+def test_second_stream_raises():
     with pytest.raises(EOFError):
         unpack(lzma.compress(b"one") + lzma.compress(b"two"), ".xz")

@@ -1,4 +1,4 @@
-"""Tiny models of the zoo for tests."""
+"""Build tiny models of the zoo for tests."""
 
 import json
 
@@ -15,7 +15,7 @@ PATCHES = dict(image_size=6, patch_sizes=[2, 3], num_classes=3, num_layers=2)
 GRAPHS = dict(targets=3, hidden_dim=8, num_layers=2, num_heads=2, mlp_dim=8)
 BERT = dict(vocabulary_size=257, max_sequence_length=8, num_classes=3, hidden_dim=8, num_layers=2)
 
-# Every class of the zoo, and the arguments of a tiny model of it.
+# Arguments of a tiny model, for every class of the zoo.
 TINY = {
     "ButterflyMixer": dict(**IMAGES, mlp="butterfly"),
     "ButterflyViT": dict(**IMAGES, num_heads=2, mlp_dim=8),
@@ -33,14 +33,14 @@ TINY = {
     ),
     "ViT": dict(**VIT, mixer={"name": "attention", "num_heads": 2}),
 }
-# One class of each family but that of the ViT, where more would find the same.
+# One class per family except ViT, for tests that gain nothing from more classes.
 FAMILIES = (
     "Graphormer", "LRATransformer", "MEGA", "MLPMixer", "PatchOnlyMLPMixer", "SimpleTRON"
 )  # fmt: skip
 
 
 def tiny(class_name="CSPViT", **changes):
-    """A model of 3 classes, as `TINY` has it, whose weights are all different from zero."""
+    """Build a model from its arguments in `TINY`, with nonzero weights."""
     keras.utils.set_random_seed(1)
     model = zoo.MODELS[class_name](**{**TINY[class_name], **changes})
     rng = np.random.default_rng(2)
@@ -50,12 +50,12 @@ def tiny(class_name="CSPViT", **changes):
 
 
 def weights(model):
-    """The weights of a model as arrays, by their paths."""
+    """Return the weights of a model as arrays, by path."""
     return {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}
 
 
 def logits(model):
-    """What a model answers to two random inputs."""
+    """Return the outputs of a model for two random inputs."""
     outputs = model(model.make_inputs(3, 2), training=False)
     return keras.ops.convert_to_numpy(outputs).astype("float32")
 
@@ -68,7 +68,7 @@ def edit_json(path, change):
 
 
 def list_anew(folder, name):
-    """Write the present size and checksum of a preset's file into its metadata."""
+    """Update the size and checksum of a preset's file in its metadata."""
     from keras_permix.zoo.presets.folder import entry_of
 
     def change(metadata):

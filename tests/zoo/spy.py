@@ -1,3 +1,3 @@
-"""A module that no preset may have imported."""
+"""Fail on import: loading a preset must not import this module."""
 
 raise AssertionError("a preset imported this module")

@@ -1,4 +1,4 @@
-"""Models of pairs of texts give the logits of NumPy at each length, padded or not."""
+"""Test logits of text-pair models against NumPy at several lengths, padded and unpadded."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tests.zoo.models import tiny, weights
 
 
 def block(layer, x, mask):
-    """A block around CSP or attention."""
+    """Apply a block with CSP or attention in NumPy."""
     held = {
         name: [to_numpy(weight).astype("float64") for weight in getattr(layer, name).weights]
         for name in PARTS
@@ -30,7 +30,7 @@ def block(layer, x, mask):
 
 
 def texts(model, inputs, embeddings, class_token, table):
-    """The vectors of class token and words of every text, and their mask."""
+    """Return the embedded class token and words of each text, and their mask."""
     ids, mask = (inputs[name].reshape(-1, inputs[name].shape[-1]) for name in ("tokens", "mask"))
     first = np.repeat(class_token.reshape(1, 1, -1), len(ids), axis=0)
     x = np.concatenate([first, embeddings[ids]], axis=1)
@@ -68,7 +68,7 @@ def simpletron(model, inputs):
 
 
 MIXERS = ["csp", "attention"]
-# What makes logits in NumPy, and the arguments of the model.
+# For each class: its NumPy implementation, and the arguments of the model.
 PAIRS = {
     "LRATransformer": (
         lra_transformer,
@@ -81,7 +81,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_pairs_are_of_any_length(name):
+def test_pair_logits_at_several_lengths(name):
     expected, arguments = PAIRS[name]
     model = tiny(name, pairs=True, **arguments)
     inputs = model.make_inputs(0, 3)
@@ -95,6 +95,6 @@ def test_pairs_are_of_any_length(name):
         assert_close(to_numpy(call(padded)), logits, kind="model")
         assert_close(model.predict(short, verbose=0), logits, kind="model")
         swapped = {key: array[:, ::-1] for key, array in short.items()}
-        turned = expected(model, swapped)
-        assert not np.allclose(turned, logits, atol=1e-3)
-        assert_close(to_numpy(call(swapped)), turned, kind="model")
+        swapped_logits = expected(model, swapped)
+        assert not np.allclose(swapped_logits, logits, atol=1e-3)
+        assert_close(to_numpy(call(swapped)), swapped_logits, kind="model")

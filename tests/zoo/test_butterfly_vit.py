@@ -1,4 +1,4 @@
-"""The Butterfly ViT: the paper's parameter counts, the authors' numbers, wrong arguments."""
+"""Test ButterflyViT: parameter counts, outputs of the authors' code, image sizes, errors."""
 
 import numpy as np
 import pytest
@@ -25,8 +25,8 @@ PAPER_COUNTS = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("row", PAPER_COUNTS)
-def test_parameters_are_the_papers(row):
-    """Butterflies have the weights of the dense network, whose block is of all tokens."""
+def test_parameter_counts_match_paper(row):
+    """A dense network, with one block of all tokens, has the same number of parameters."""
     arguments, expected = PAPER_COUNTS[row]
     butterfly = ButterflyViT(**arguments)
     dense = ButterflyViT(**arguments, block_size=(32 // arguments["patch_size"]) ** 2)
@@ -36,7 +36,7 @@ def test_parameters_are_the_papers(row):
 
 @pytest.mark.once
 @pytest.mark.parametrize(("patch_size", "block_size"), [(4, 8), (2, 16), (1, 32)])
-def test_blocks_are_the_papers(patch_size, block_size):
+def test_block_sizes_and_stages_match_paper(patch_size, block_size):
     model = ButterflyViT(patch_size=patch_size, num_layers=3, num_heads=2, hidden_dim=8, mlp_dim=8)
     blocks = [model.get_layer(f"block_{index}") for index in range(3)]
     assert [(block.block_size, block.stage) for block in blocks] == [
@@ -44,11 +44,11 @@ def test_blocks_are_the_papers(patch_size, block_size):
     ]
 
 
-# The authors' numbers are for random inputs, whose range this model does not care about.
+# The authors' inputs are random numbers outside the range of images.
 @pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
 @pytest.mark.parametrize("seed", [None, 3])
-def test_model_gives_the_authors_tokens(seed):
-    """A pixel is a token here, and the embedding changes nothing but, with a seed, the order."""
+def test_tokens_match_authors(seed):
+    """Each pixel is a token. The embedding is the identity; a seed permutes the tokens."""
     model = ButterflyViT(
         4, 1, num_classes=3, channels=8, hidden_dim=8, num_layers=2, num_heads=2, mlp_dim=16,
         random_order=seed, mean=(0.0,) * 8, std=(1 / 255,) * 8,
@@ -69,7 +69,7 @@ def test_model_gives_the_authors_tokens(seed):
 
 
 @pytest.mark.once
-def test_another_size_of_image_with_a_new_head():
+def test_load_preset_with_new_image_size_and_head():
     preset = ButterflyViT.from_preset("test")
     model = ButterflyViT.from_preset("test", image_size=12, num_classes=5)
     assert model.get_layer("block_0").block_size == 6 and model.output_shape == (None, 5)
@@ -79,8 +79,11 @@ def test_another_size_of_image_with_a_new_head():
 
 @pytest.mark.once
 @pytest.mark.parametrize("fixed", [{}, {"block_size": 4}, {"random_order": 0}])
-def test_another_size_of_image_keeps_the_moves_along_blocks(fixed, tmp_path):
-    """In blocks of 4 tokens steps are 0 to 3, of which 3 is one back; in blocks of 8 twice that."""
+def test_new_image_size_scales_shifts_within_blocks(fixed, tmp_path):
+    """Shifts of 0 to 3 in blocks of 4 tokens are doubled in blocks of 8.
+
+    `block_size` and `random_order` disable this.
+    """
     sizes = dict(
         patch_size=2, hidden_dim=4, num_layers=2, mlp_dim=4, mixer=dict(name="csp", group_size=2)
     )
@@ -109,6 +112,6 @@ def test_another_size_of_image_keeps_the_moves_along_blocks(fixed, tmp_path):
         (dict(std=(1, 1)), "`std` must hold one finite value per channel.*channels=3"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         tiny("ButterflyViT", **arguments)

@@ -1,4 +1,4 @@
-"""Labels on a model: classify, a new head, and the names that users of other libraries look for."""
+"""Test classifiers: labels, `classify`, new heads, `preprocessor` and `backbone`."""
 
 import io
 
@@ -19,7 +19,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), "uint8")
 NAMES = ("red", "green", "blue")
 
 
-def test_classify_names_the_most_probable():
+def test_classify_returns_most_probable_labels():
     model = tiny(labels=NAMES)
     outputs = to_numpy(model(IMAGES)).astype("float64")
     probabilities = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
@@ -48,19 +48,19 @@ def test_classify_names_the_most_probable():
         ),
     ],
 )
-def test_wrong_predictions(arguments, rule):
+def test_decode_predictions_with_invalid_arguments_raises(arguments, rule):
     with pytest.raises(ValueError, match=rule):
         tiny().decode_predictions(*arguments)
 
 
-def test_classify_knows_a_wrong_top_before_the_work(monkeypatch):
+def test_classify_checks_top_before_predict(monkeypatch):
     monkeypatch.setattr(CSPViT, "predict", None)
     with pytest.raises(ValueError, match="`top` must be a positive integer. Received: top=1.5"):
         tiny().classify(IMAGES, top=1.5)
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], "abc", [1, 2, 3], 3])
-def test_wrong_labels(labels):
+def test_invalid_labels_raise(labels):
     with pytest.raises(ValueError, match="`labels` must hold one name per class.*for 3 outputs"):
         tiny(labels=labels)
     model = tiny()
@@ -69,12 +69,12 @@ def test_wrong_labels(labels):
 
 
 @pytest.mark.once
-def test_two_classes_of_one_name():
+def test_duplicate_labels_raise():
     with pytest.raises(ValueError, match="`labels` must be unique.*Received: .'a'. more than once"):
         tiny(labels=["a", "b", "a"])
 
 
-def test_labels_are_kept_with_their_head(tmp_path):
+def test_labels_are_saved_until_head_changes(tmp_path):
     model = tiny()
     model.labels = list(NAMES)
     model.save(tmp_path / "model.keras")
@@ -94,7 +94,7 @@ def test_labels_are_kept_with_their_head(tmp_path):
     assert loaded() is None
 
 
-def test_damaged_labels_of_a_preset(tmp_path):
+def test_preset_with_wrong_number_of_labels_raises(tmp_path):
     tiny(labels=NAMES).save_to_preset(tmp_path / "preset")
     edit_json(tmp_path / "preset/metadata.json", lambda m: m.update(labels=["a"]))
     with pytest.raises(ValueError, match="metadata.json` must name the outputs.*1 labels for 3"):
@@ -102,7 +102,7 @@ def test_damaged_labels_of_a_preset(tmp_path):
 
 
 @pytest.mark.parametrize("classes", [3, 5])
-def test_reset_classifier_keeps_all_but_the_head(classes):
+def test_reset_classifier_replaces_only_the_head(classes):
     model = tiny(labels=NAMES)
     model.get_layer("block_0").mlp_in.trainable = False
     names = [f"class {number}" for number in range(classes)]
@@ -119,7 +119,7 @@ def test_reset_classifier_keeps_all_but_the_head(classes):
     assert model.labels == NAMES and model.reset_classifier(3).labels is None
 
 
-def test_preprocessor_and_backbone_are_parts_of_the_model():
+def test_preprocessor_and_backbone_attributes():
     model = tiny()
     expected, count = logits(model), len(model.weights)
     assert model.preprocessor is model.get_layer("preprocessor")
@@ -132,7 +132,7 @@ def test_preprocessor_and_backbone_are_parts_of_the_model():
     np.testing.assert_array_equal(logits(model), expected)
 
 
-def test_backbone_is_extended_as_any_model():
+def test_backbone_can_be_extended():
     model = tiny()
     tokens = to_numpy(model.features(IMAGES, layers=[-1])[0])
     pooled = keras.layers.GlobalMaxPooling1D()(model.backbone.output)
@@ -142,7 +142,7 @@ def test_backbone_is_extended_as_any_model():
         np.testing.assert_array_equal(to_numpy(extended(IMAGES)), tokens.max(axis=1))
 
 
-def test_parts_of_a_model_are_not_saved_beside_it():
+def test_backbone_is_not_saved_twice():
     model = tiny()
     model.features(IMAGES)
     assert model.backbone.output_shape == (None, 16, 8)
@@ -150,15 +150,15 @@ def test_parts_of_a_model_are_not_saved_beside_it():
         assert set(file) == {"layers", "vars"}
 
 
-def test_pictures_of_the_examples_are_labeled():
+def test_classify_example_images():
     names = ("airplane", "automobile", "cat", "frog", "ship", "truck")
     images = np.stack([read_image(ROOT / f"examples/images/{name}.png") for name in names])
     answers = CSPViT.from_preset("cifar10_small").classify(images, top=1)
     assert [label for ((label, probability),) in answers if probability > 0.5] == list(names)
 
 
-def test_one_logit_names_no_class():
-    """Its softmax would be certain of it, whatever the input."""
+def test_classify_with_one_output_raises():
+    """The softmax of a single logit is always 1."""
     model = tiny(labels=NAMES).reset_classifier(1, labels=["cat"])
     assert model.predict(IMAGES, verbose=0).shape == (3, 1)
     for call in (lambda: model.classify(IMAGES), lambda: model.decode_predictions([[0.5]])):
@@ -171,7 +171,7 @@ CLASSIFIERS = [name for name in TINY if issubclass(MODELS[name], Classifier)]
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_labels_imply_the_number_of_outputs(name):
+def test_labels_set_number_of_outputs(name):
     config = {key: value for key, value in TINY[name].items() if key != "num_classes"}
     cls = MODELS[name]
     assert cls(**config, labels=["a", "b", "c", "d"]).get_config()["num_classes"] == 4
@@ -205,12 +205,12 @@ def test_labels_imply_the_number_of_outputs(name):
         (dict(predicts="values", target_mean=[1.0, 2.0]), "one finite value per target.*targets=3"),
     ],
 )
-def test_wrong_outputs(arguments, rule):
+def test_invalid_output_arguments_raise(arguments, rule):
     with pytest.raises(ValueError, match=rule):
         tiny(**arguments)
 
 
-def test_other_outputs_get_a_new_head(tmp_path):
+def test_changed_outputs_get_a_new_head(tmp_path):
     tiny(labels=NAMES).save_to_preset(tmp_path / "classes")
     model = CSPViT.from_preset(tmp_path / "classes", predicts="labels")
     assert model.labels is None and model.output_shape == (None, 3)

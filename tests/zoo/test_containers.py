@@ -1,4 +1,4 @@
-"""Inputs, targets and sample weights in other containers are converted, and checked as arrays."""
+"""Test conversion and checks of inputs, targets and sample weights in various containers."""
 
 import io
 
@@ -25,7 +25,7 @@ def frame(values):
 
 
 def column(values, features=None):
-    """A column of Hugging Face's `datasets`, whose `from_dict` fails with PyArrow 26."""
+    """Return a column of Hugging Face's `datasets`; its `from_dict` fails with PyArrow 26."""
     datasets, pyarrow = pytest.importorskip("datasets"), pytest.importorskip("pyarrow")
     values = values.tolist() if isinstance(values, np.ndarray) else values
     info = features and datasets.DatasetInfo(features=datasets.Features({"column": features}))
@@ -76,7 +76,7 @@ def test_images_and_targets(kind):
         (LABELS - 0.5, "`y` must hold class indices"),
     ],
 )
-def test_classes_are_checked(kind, y, message):
+def test_invalid_classes_raise(kind, y, message):
     model, make = compiled(num_classes=3), {**NUMBERS, "DataFrame": frame}[kind]
     for call in (
         lambda: model.fit(IMAGES, make(y), verbose=0),
@@ -88,7 +88,7 @@ def test_classes_are_checked(kind, y, message):
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_numbers_and_weights_are_checked(kind):
+def test_invalid_numbers_and_sample_weights_raise(kind):
     model, make = compiled("mse", num_classes=3), NUMBERS[kind]
     with pytest.raises(ValueError, match="`y` must hold finite numbers|`y` must hold numbers"):
         model.fit(IMAGES, make(np.full((4, 3), np.nan)), verbose=0)
@@ -99,7 +99,7 @@ def test_numbers_and_weights_are_checked(kind):
         model.fit(IMAGES, np.ones((4, 3)), sample_weight=make(weights), verbose=0)
 
 
-def test_missing_values_and_names_of_a_table():
+def test_missing_values_and_strings_in_pandas_raise():
     table = pytest.importorskip("pandas")
     for y in (table.Series([0, 1, None, 2], dtype="Int64"), pandas(["a", "b", "a", "b"])):
         with pytest.raises(ValueError, match="`y` must hold (numbers|class indices)"):
@@ -110,7 +110,7 @@ def test_missing_values_and_names_of_a_table():
         tiny("SimpleTRON", max_sequence_length=16).predict(texts, verbose=0)
 
 
-def test_pictures_of_pillow():
+def test_pillow_images():
     model = compiled(num_classes=3)
     pictures = [Image.fromarray(image) for image in IMAGES]
     expected = model.predict(IMAGES, verbose=0)
@@ -148,7 +148,7 @@ def test_texts(make):
     model.fit(((texts, y) for _ in range(3)), steps_per_epoch=1, shuffle=False, verbose=0)
 
 
-def test_pairs_of_a_table():
+def test_text_pairs_in_data_frame():
     table = pytest.importorskip("pandas").DataFrame({"a": TEXTS, "b": TEXTS[::-1]})
     model = tiny("LRATransformer", pairs=True, vocabulary_size=257)
     expected = model.predict(list(zip(TEXTS, TEXTS[::-1], strict=True)), verbose=0)
@@ -177,21 +177,21 @@ def dataset(*arrays):
 
 
 @pytest.mark.parametrize("make", [Batches, loader, dataset])
-def test_wide_numbers_of_batches_warn_of_nothing(make):
-    """JAX warns of what it truncates to 32 bits."""
+def test_64_bit_batches_do_not_warn(make):
+    """JAX warns if it truncates 64-bit numbers to 32 bits."""
     model = compiled(num_classes=3)
     model.fit(make(IMAGES, LABELS, LABELS + 0.5), verbose=0, shuffle=False)
     model.evaluate(make(IMAGES, LABELS, LABELS + 0.5), verbose=0)
 
 
-def test_wide_numbers_of_arrays_warn_of_nothing():
+def test_64_bit_arrays_do_not_warn():
     model = compiled(num_classes=3)
     held_out = (IMAGES, LABELS, LABELS + 0.5)
     model.fit(IMAGES.astype("int64"), LABELS, validation_data=held_out, verbose=0)
     model.evaluate(IMAGES, LABELS, verbose=0)
 
 
-def test_a_module_of_the_user_named_datasets_is_no_hugging_face():
+def test_user_module_named_datasets():
     batches = type("Batches", (list,), {"__module__": "datasets"})([IMAGES[0], IMAGES[1]])
     np.testing.assert_array_equal(tiny(num_classes=3).to_arrays(batches), IMAGES[:2])
 
@@ -207,7 +207,7 @@ def test_a_module_of_the_user_named_datasets_is_no_hugging_face():
     compiled(num_classes=3).fit(Batches(), verbose=0)
 
 
-def test_integers_that_the_backend_would_wrap_are_refused():
+def test_integers_beyond_32_bits_raise():
     large = LABELS.astype("int64") + 2**32
     with pytest.raises(ValueError, match="4294967296"):
         compiled(num_classes=3).fit(IMAGES, large, verbose=0)

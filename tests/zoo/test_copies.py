@@ -1,4 +1,4 @@
-"""A model that is made of another shares no weight with it, whatever becomes of either."""
+"""Test that models made from another model share no weights with it."""
 
 import keras
 import numpy as np
@@ -12,19 +12,19 @@ from tests.zoo.models import tiny
 TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
 
 
-def own_model():
+def custom_model():
     inputs = keras.Input((8, 6))
     mixed = SoftmaxAttention(2)(keras.layers.Dense(6)(inputs))
     return keras.Model(inputs, keras.layers.Dense(2)(mixed))
 
 
 MADE = {
-    "swapped": (own_model, lambda model: swap_mixer(model, "simple_attention")),
+    "swapped": (custom_model, lambda model: swap_mixer(model, "simple_attention")),
     "swapped layers": (
         lambda: keras.Sequential([keras.Input((8, 6)), CSP(), keras.layers.Dense(2)]),
         lambda model: swap_mixer(model, "slice_sort"),
     ),
-    "swapped of the zoo": (lambda: tiny("ViT"), lambda model: swap_mixer(model, "csp")),
+    "swapped zoo model": (lambda: tiny("ViT"), lambda model: swap_mixer(model, "csp")),
     "swapped MEGA": (lambda: tiny("MEGA"), lambda model: swap_mixer(model, "csp")),
     "other attention": (
         lambda: tiny("SimpleTRON"), lambda model: model.with_variant("softmax")
@@ -34,7 +34,7 @@ MADE = {
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_what_becomes_of_a_copy_leaves_the_model(name):
+def test_training_a_copy_does_not_change_the_model(name):
     make, copy = MADE[name]
     model = make()
     inputs = model.make_inputs(0, 2) if hasattr(model, "make_inputs") else TOKENS

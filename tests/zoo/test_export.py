@@ -1,4 +1,4 @@
-"""What `export` asks of Keras; `tests/export` runs what comes out."""
+"""Test the arguments that `export` passes to Keras; `tests/export` runs the exported files."""
 
 import importlib.util
 
@@ -12,12 +12,12 @@ from keras_permix.ops.dispatch import dispatch
 from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny
 
-OURS = running.exports()  # which writes ONNX
+OURS = running.exports()  # writes ONNX instead of Keras
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    """What Keras' own `export` is called with, and whether ops know that they are exported."""
+def keras_calls(monkeypatch):
+    """Record calls of Keras' `export`: path, arguments and `dispatch.EXPORTING`."""
 
     def export(self, filepath, **arguments):
         calls.append((filepath, arguments, dispatch.EXPORTING))
@@ -30,10 +30,10 @@ def asked(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["CSPViT", "LRATransformer", "SimpleTRON", "SliceGraphormer"])
-def test_litert_has_one_size_and_sorts_that_it_knows(name, asked, tmp_path):
+def test_litert_export_sets_input_signature(name, keras_calls, tmp_path):
     model = tiny(name)
     model.export(tmp_path / "model.tflite", format="litert")
-    ((path, arguments, exporting),) = asked
+    ((path, arguments, exporting),) = keras_calls
     assert path == str(tmp_path / "model.tflite") and not dispatch.EXPORTING
     assert exporting == (not OURS)
     (signature,) = arguments["input_signature"]
@@ -42,23 +42,23 @@ def test_litert_has_one_size_and_sorts_that_it_knows(name, asked, tmp_path):
     assert shapes == keras.tree.map_structure(lambda array: (None, *array.shape[1:]), inputs)
 
 
-def test_graphs_have_room_for_the_largest_of_the_training(asked):
+def test_litert_graphs_have_max_atoms_nodes(keras_calls):
     model = tiny("SliceGraphormer", domain=dict(elements=[6], max_atoms=23))
     model.export("model.tflite", format="litert")
-    ((_, arguments, _),) = asked
+    ((_, arguments, _),) = keras_calls
     assert arguments["input_signature"][0]["x"].shape[:2] == (None, 23)
 
 
-def test_saved_model_and_signatures_of_users_are_left_alone(asked):
+def test_saved_model_and_custom_signature_are_unchanged(keras_calls):
     model, mine = tiny(), [keras.InputSpec("float32", (4, 16, 16, 3))]
     model.export("folder")
     model.export("model.tflite", format="litert", input_signature=mine, some=1)
-    (_, first, exporting), (_, second, _) = asked
+    (_, first, exporting), (_, second, _) = keras_calls
     assert (first["input_signature"], exporting) == (None, False)
     assert second["input_signature"] is mine and second["some"] == 1
 
 
-def test_an_export_that_fails_is_over(asked):
+def test_failed_export_resets_exporting(keras_calls):
     with pytest.raises(RuntimeError, match="broken"):
         tiny().export("broken", format="openvino")
     assert not dispatch.EXPORTING
@@ -69,13 +69,13 @@ def sorting():
     return keras.Model(inputs, SliceSort()(inputs) + CSP()(inputs)), (6, 8)
 
 
-def cut():
+def truncated():
     model = tiny()
     features = model.get_layer("block_0").output
     return keras.Model(model.input, keras.ops.mean(features, axis=1)), (8, 8, 3)
 
 
-def within():
+def nested():
     inputs = keras.Input((8, 8, 3))
     return keras.Model(inputs, keras.layers.Dense(2)(tiny()(inputs))), (8, 8, 3)
 
@@ -83,8 +83,8 @@ def within():
 @pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
 @pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
 @pytest.mark.skipif(not importlib.util.find_spec("onnxruntime"), reason="ONNX Runtime is absent")
-@pytest.mark.parametrize("make", [sorting, cut, within])
-def test_onnx_of_models_of_ones_own(make, tmp_path):
+@pytest.mark.parametrize("make", [sorting, truncated, nested])
+def test_onnx_export_of_custom_models(make, tmp_path):
     import onnxruntime
 
     model, shape = make()
@@ -98,12 +98,12 @@ def test_onnx_of_models_of_ones_own(make, tmp_path):
 @pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
 @pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec:FutureWarning")
 @pytest.mark.skipif(not importlib.util.find_spec("onnxruntime"), reason="ONNX Runtime is absent")
-def test_onnx_of_another_size(tmp_path, capsys):
+def test_onnx_export_with_custom_sequence_length(tmp_path, capsys):
     import onnxruntime
 
     model = tiny("LRATransformer")
     (block,) = [layer for layer in model.layers if layer.name == "block_0"]
-    block.training = True  # a part that trains, of a model that does not
+    block.training = True  # a layer in training mode in a model in inference mode
     modes = [part.training for part in model.modules()]
     specs = {name: keras.InputSpec(given.dtype, (None, 5)) for name, given in model.input.items()}
     model.export(tmp_path / "model.onnx", format="onnx", input_signature=[specs])
@@ -114,8 +114,8 @@ def test_onnx_of_another_size(tmp_path, capsys):
         name: array[:, :5].astype(model.input[name].dtype)
         for name, array in model.make_inputs(1, 3).items()
     }
-    asked = {found.name: texts[found.name] for found in session.get_inputs()}
-    (logits,) = session.run(None, asked)
+    inputs = {found.name: texts[found.name] for found in session.get_inputs()}
+    (logits,) = session.run(None, inputs)
     np.testing.assert_allclose(logits, model.predict(texts, verbose=0), atol=1e-4)
     specs["mask"] = keras.InputSpec("bool", (None, None))
     with pytest.raises(ValueError, match=r"all sizes except the batch.*\(None, None\)"):
@@ -123,7 +123,7 @@ def test_onnx_of_another_size(tmp_path, capsys):
 
 
 @pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
-def test_a_missing_package_is_named(monkeypatch):
+def test_missing_onnx_package_raises(monkeypatch):
     monkeypatch.setattr(OURS, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"keras_permix\[export\].*without onnx, onnxscript"):
         tiny().export("model.onnx", format="onnx")

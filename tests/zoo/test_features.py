@@ -1,4 +1,4 @@
-"""What Keras offers a model works on ours: LoRA, int8, rematerialization, XLA."""
+"""Test LoRA, int8 quantization, rematerialization and compiled training."""
 
 import keras
 import numpy as np
@@ -10,16 +10,16 @@ from tests.zoo.models import TINY, logits, tiny
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), "uint8")
 CLASSES = pytest.mark.parametrize("class_name", ["CSPViT", "ViT"])
-# Without dropout.
-DETERMINED = {
+# Arguments that disable dropout.
+NO_DROPOUT = {
     **dict.fromkeys(
         ("Graphormer", "SliceGraphormer"),
         dict(dropout=0.0, attention_dropout=0.0, input_dropout=0.0),
     ),
     "SimpleTRON": dict(dropout=0.0),
 }
-# Keras' own work, on layers of ours that differ from model to model and not from backend to
-# backend.
+# Keras implements these features, and our layers are the same on all backends. So one model is
+# tested on all backends, and the others on one.
 MODELS = [
     pytest.param(name, marks=[pytest.mark.once] * (name != "CSPViT"), id=name) for name in TINY
 ]
@@ -32,8 +32,8 @@ ON = keras.config.backend()
 
 
 def with_lora(class_name):
-    """A model in which only the LoRA weights of the blocks' dense layers can be trained."""
-    model = tiny(class_name, **DETERMINED.get(class_name, {}))
+    """Build a model in which only LoRA weights are trainable, in the blocks' dense layers."""
+    model = tiny(class_name, **NO_DROPOUT.get(class_name, {}))
     for weight in model.trainable_weights:
         weight.trainable = False
     for layer in model._flatten_layers():
@@ -43,13 +43,13 @@ def with_lora(class_name):
 
 
 @EACH_MODEL
-def test_lora_trains_nothing_else(class_name):
+def test_lora_trains_only_lora_weights(class_name):
     model = with_lora(class_name)
     before = {weight.path: to_numpy(weight) for weight in model.weights}
-    plain = tiny(class_name, **DETERMINED.get(class_name, {}))
+    plain = tiny(class_name, **NO_DROPOUT.get(class_name, {}))
     assert_close(logits(model), logits(plain), kind="model")
-    for rate in (0.1, 0.03):  # a is reached through b, which is zero at first
-        fit_once(model, keras.optimizers.Lion(rate))  # however small a gradient is
+    for rate in (0.1, 0.03):  # b is zero at first, so a has no gradient then
+        fit_once(model, keras.optimizers.Lion(rate))  # its steps ignore the size of gradients
     for weight in model.weights:
         changed = not np.array_equal(to_numpy(weight), before[weight.path])
         assert changed == ("lora" in weight.path), weight.path
@@ -91,8 +91,8 @@ def test_int8_stays_close_and_is_saved(class_name, tmp_path):
 
 @EACH_QUANTIZED
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_blocks_cut_out_stay_quantized(class_name, tmp_path):
-    """Keras keeps what a layer of a functional model says of itself, not of its parts."""
+def test_extracted_blocks_stay_quantized(class_name, tmp_path):
+    """Keras restores quantization of a functional model's layers, but not of their sublayers."""
     model = tiny(class_name)
     model.quantize("int8")
     check_extended(model, model.make_inputs(0, 4), model.backbone.outputs[0])
@@ -105,24 +105,24 @@ def test_blocks_cut_out_stay_quantized(class_name, tmp_path):
     assert sum(weight.dtype == "int8" for weight in model.weights) > 2
 
 
-def in_a_sequence():
+def in_sequential():
     return keras.Sequential([keras.Input((16, 8)), MixerBlock(CSP(), 12, name="block")])
 
 
-def in_a_part():
+def in_submodel():
     tokens = keras.Input((16, 8))
     return keras.Model(tokens, keras.Sequential([MixerBlock(CSP(), 12, name="block")])(tokens))
 
 
-def along_time():
+def in_time_distributed():
     frames = keras.Input((3, 16, 8))
     block = MixerBlock(CSP(), 12, name="block")
     return keras.Model(frames, keras.layers.TimeDistributed(block)(frames))
 
 
-@pytest.mark.parametrize("make", [in_a_sequence, in_a_part, along_time])
+@pytest.mark.parametrize("make", [in_sequential, in_submodel, in_time_distributed])
 @pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
-def test_quantized_blocks_come_back_wherever_they_are(make, tmp_path):
+def test_saved_blocks_stay_quantized(make, tmp_path):
     model = make()
     model.quantize("int8")
     x = np.random.default_rng(0).normal(size=(2, *model.input_shape[1:])).astype("float32")
@@ -139,7 +139,7 @@ def test_quantized_blocks_come_back_wherever_they_are(make, tmp_path):
 @pytest.mark.parametrize("mode", ["full", pytest.param("activations", marks=pytest.mark.once)])
 @EACH_MODEL
 def test_rematerialization_trains_alike(class_name, mode):
-    changes = DETERMINED.get(class_name, {})
+    changes = NO_DROPOUT.get(class_name, {})
     with keras.RematScope(mode=mode):
         model = tiny(class_name, **changes)
         loss = fit_once(model)
@@ -157,7 +157,7 @@ def test_rematerialized_model_predicts():
 
 @CLASSES
 @pytest.mark.skipif(ON == "torch", reason="torch.compile takes minutes for a step of Keras' fit")
-def test_model_trains_compiled(class_name):
+def test_compiled_training_step(class_name):
     model = tiny(class_name)
     logits = to_numpy(model(IMAGES)).astype("float64")
     before = to_numpy(model.get_layer("block_0").mlp_in.kernel)

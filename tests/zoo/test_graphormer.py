@@ -1,4 +1,4 @@
-"""Graphormer is the papers' and the oracle's, and takes graphs of any size, and molecules."""
+"""Test Graphormer: published results, NumPy reference, padding, molecules and errors."""
 
 import json
 
@@ -24,12 +24,12 @@ SMILES = ["CCO", "c1ccccc1", "C", "[Na+].CC[O-]"]
 @pytest.mark.parametrize(
     ("cls", "parameters"), [(Graphormer, 47_085_377), (SliceGraphormer, 32_911_169)]
 )
-def test_parameters_are_the_papers(cls, parameters):
+def test_parameter_counts_match_paper(cls, parameters):
     assert cls(keep_unused_params=True).count_params() == parameters
 
 
-def test_model_is_that_of_the_authors():
-    """From the arrays of two graphs to the tokens after a layer."""
+def test_tokens_match_authors():
+    """Compare the tokens of two graphs after one layer."""
     sizes = dict(
         node_features=2, edge_features=2, hidden_dim=8, num_layers=1, num_heads=2, mlp_dim=8
     )
@@ -61,7 +61,7 @@ def test_model_is_that_of_the_authors():
 
 
 def oracle_values(model, graph):
-    """What plain NumPy predicts for one graph, from the nodes and edges on."""
+    """Predict the values of one graph in NumPy, from its nodes and edges."""
     graph, weights = oracle.preprocess(*graph), {}
     for weight in model.weights:
         weights[weight.path] = to_numpy(weight).astype("float64")
@@ -93,8 +93,8 @@ def oracle_values(model, graph):
 @pytest.mark.parametrize(
     ("class_name", "edges"), [("Graphormer", "multi_hop"), ("SliceGraphormer", "single")]
 )
-def test_predictions_are_those_of_the_oracle(class_name, edges):
-    """However far graphs are padded: the oracle knows no padding."""
+def test_predictions_match_oracle(class_name, edges):
+    """The oracle does not pad graphs, so padding must not change predictions."""
     model = tiny(class_name, edges=edges, max_hops=3)
     wanted = [oracle_values(model, graph) for graph in parse_smiles(SMILES)]
     assert_close(model.predict(SMILES, verbose=0), wanted, kind="model")
@@ -103,9 +103,9 @@ def test_predictions_are_those_of_the_oracle(class_name, edges):
 
 
 @pytest.mark.once
-def test_molecules_are_taken_as_strings():
+def test_molecules_as_strings():
     model = tiny("SliceGraphormer")
-    graphs = from_smiles(SMILES)  # which holds more than the model takes
+    graphs = from_smiles(SMILES)  # has more arrays than the model uses
     expected = model.predict(graphs, verbose=0)
     for strings in (SMILES, tuple(SMILES), np.array(SMILES), np.array(SMILES, object)):
         assert_close(model.predict(strings, verbose=0), expected)
@@ -119,7 +119,7 @@ def test_molecules_are_taken_as_strings():
 
 
 @pytest.mark.once
-def test_command_answers_to_molecules_and_files(tmp_path, capsys):
+def test_predict_command_with_molecules_and_files(tmp_path, capsys):
     ethanol = tmp_path / "ethanol.json"
     nodes, edges = (array.tolist() for array in parse_smiles(["CCO"])[0])
     ethanol.write_text(json.dumps({"nodes": nodes, "edges": edges}))
@@ -130,14 +130,14 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"`y` must hold numbers\. Received: .*'-0\.7'"):
         model.fit(["CCO"], [["-0.7", "1", "2"]])
     assert main(["predict", "slicegraphormer/test", "CCO", str(ethanol)]) == 0
-    asked, *said, other, red, green, blue = capsys.readouterr().out.splitlines()
-    assert (asked, other, said) == ("CCO", str(ethanol), [red, green, blue])
-    numbers, labels = zip(*(line.split() for line in said), strict=True)
+    first, *lines, second, red, green, blue = capsys.readouterr().out.splitlines()
+    assert (first, second, lines) == ("CCO", str(ethanol), [red, green, blue])
+    numbers, labels = zip(*(line.split() for line in lines), strict=True)
     assert labels == model.labels
     assert_close([float(number) for number in numbers], values)
     assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 1
     answer, error = capsys.readouterr()
-    assert answer.splitlines() == ["CCO", *said]
+    assert answer.splitlines() == ["CCO", *lines]
     assert error == "permix: error: `INPUT` must be SMILES of molecules. Received: 'C1'\n"
     (tmp_path / "molecules.smi").write_text("CCO\n")
     source = ["--from", str(tmp_path / "molecules.smi"), "--out", str(tmp_path / "answers.jsonl")]
@@ -149,44 +149,44 @@ def test_command_answers_to_molecules_and_files(tmp_path, capsys):
     ethanol.write_text("5")
     assert main(["predict", "slicegraphormer/test", str(ethanol), "CCO"]) == 1
     answer, error = capsys.readouterr()
-    assert answer.splitlines() == ["CCO", *said] and f"{ethanol} (not a JSON object)" in error
+    assert answer.splitlines() == ["CCO", *lines] and f"{ethanol} (not a JSON object)" in error
 
 
 @pytest.mark.once
 @pytest.mark.filterwarnings("error::UserWarning")
-def test_molecules_unlike_those_of_the_training_warn():
+def test_molecules_outside_domain_warn():
     model = tiny("SliceGraphormer", domain=dict(elements=[6, 8], max_atoms=4))
     inside = ["CCO", "CCOC", "[H]C([H])O"]
     known = model.predict(inside, verbose=0)
-    for smiles, said in (
+    for smiles, found in (
         ("CCN", "'CCN' of 3 atoms, of C, N$"),
         ("CCCCO", "'CCCCO' of 5 atoms, of C, O$"),
         ("*C", r"'\*C' of 2 atoms, of C, \*$"),
     ):
-        with pytest.warns(UserWarning, match=f"up to 4 atoms, of C, O.* 1 of 4 .*{said}"):
+        with pytest.warns(UserWarning, match=f"up to 4 atoms, of C, O.* 1 of 4 .*{found}"):
             values = model.predict([*inside, smiles], verbose=0)
         assert_close(values[:3], known)
     tiny("SliceGraphormer").predict(["[U]"], verbose=0)
 
 
 @pytest.mark.once
-def test_command_names_the_units(tmp_path, capsys):
-    for target_units, said in (("eV", ["eV"] * 3), (["eV", "", "bohr³"], ["eV", None, "bohr³"])):
+def test_predict_command_prints_units(tmp_path, capsys):
+    for target_units, printed in (("eV", ["eV"] * 3), (["eV", "", "bohr³"], ["eV", None, "bohr³"])):
         tiny("SliceGraphormer", target_units=target_units).save_to_preset(tmp_path / "preset")
         assert main(["predict", str(tmp_path / "preset"), "CCO"]) == 0
         answers = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
-        assert [words[1] if len(words) > 2 else None for words in answers] == said
+        assert [words[1] if len(words) > 2 else None for words in answers] == printed
 
 
 @pytest.mark.once
-def test_mean_and_std_give_the_units():
+def test_mean_and_std_scale_predictions():
     plain = tiny("Graphormer", mean=0.0, std=1.0).predict(SMILES, verbose=0)
     both = tiny("Graphormer", mean=7, std=[1, 2, 3]).predict(SMILES, verbose=0)
     assert_close(both, 7 + plain * [1, 2, 3])
 
 
 @pytest.mark.once
-def test_another_number_of_targets_has_a_new_head_and_no_units(tmp_path):
+def test_new_number_of_targets_resets_head_and_units(tmp_path):
     tiny("Graphormer", target_units="eV").save_to_preset(tmp_path / "preset")
     same, other = (Graphormer.from_preset(tmp_path / "preset", targets=n) for n in (3, 5))
     assert same.get_config()["mean"] == [1.0, 2.0, 3.0]
@@ -200,7 +200,7 @@ def test_another_number_of_targets_has_a_new_head_and_no_units(tmp_path):
     assert (named.output_shape, named.labels) == ((None, 2), ("gap", "charge"))
 
 
-def test_every_table_learns_but_its_padding():
+def test_all_tables_train_except_padding():
     model = tiny("Graphormer")
     tables = [*model.get_layer("graphormer_bias").weights]
     tables += model.get_layer("graph_embedding").weights
@@ -231,7 +231,7 @@ def test_every_table_learns_but_its_padding():
         (dict(edge_input=np.full((1, 3, 3, 2, 3), 1537)), "`edge_input` .* 0 … 1536.*1537"),
     ],
 )
-def test_wrong_graphs_are_named(change, message):
+def test_invalid_graphs_raise(change, message):
     graphs = {**from_smiles(["CCO"]), **change}
     graphs = {name: array for name, array in graphs.items() if array is not None}
     with pytest.raises(ValueError, match=f"(?s){message}"):
@@ -239,7 +239,7 @@ def test_wrong_graphs_are_named(change, message):
 
 
 @pytest.mark.once
-def test_other_inputs_are_refused():
+def test_invalid_inputs_raise():
     with pytest.raises(ValueError, match="must be a dict of the arrays.* ndarray without"):
         tiny("Graphormer").predict(np.zeros((2, 3)), verbose=0)
     with pytest.raises(ValueError, match="`node_features=9`.*node_features=2"):
@@ -279,6 +279,6 @@ def test_other_inputs_are_refused():
         (dict(domain=dict(atoms=9)), r"`domain` takes the arguments .*\['atoms'\]"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         tiny("Graphormer", **{"targets": 1, "mean": 0.0, **arguments})

@@ -1,4 +1,4 @@
-"""Images of another range than 0–255 are noticed where they come in, and nothing else is."""
+"""Test checks of image inputs: range, shape, type, and the containers that hold them."""
 
 import warnings
 from pathlib import Path
@@ -25,7 +25,7 @@ SCALED = {
 WIDE = IMAGES.astype("uint16") * 257
 
 
-# Every way in of arrays.
+# Every method that accepts arrays.
 WAYS = {
     "call": lambda model, x: model(x),
     "predict": lambda model, x: model.predict(x, verbose=0),
@@ -49,12 +49,12 @@ def compiled():
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_images_that_cannot_be_of_the_range(way, compiled):
+def test_16_bit_images_raise(way, compiled):
     with pytest.raises(ValueError, match="`x` must hold images of 0–255.*by 257.*0 to 65535"):
         WAYS[way](compiled, np.where(IMAGES == IMAGES.max(), 65535, WIDE).astype("uint16"))
 
 
-def test_centered_images_are_not_called_those_of_16_bits(compiled):
+def test_centered_images_raise_without_16_bit_hint(compiled):
     with pytest.raises(ValueError, match=r"the model scales them\. Received: x from -128"):
         compiled.predict(np.where(IMAGES == IMAGES.min(), 0, IMAGES).astype("float32") - 128)
 
@@ -77,9 +77,9 @@ def as_dataset(*arrays):
     return tensorflow.data.Dataset.from_tensor_slices(arrays if len(arrays) > 1 else arrays[0])
 
 
-@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # says Keras of any generator
-def test_no_batch_of_a_dataset_of_tensorflow_is_lost(compiled):
-    """What can be drawn but once gives all its batches, and a shuffle gives what it would have."""
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras warns for all generators
+def test_tensorflow_dataset_keeps_all_batches(compiled):
+    """Range checks must not consume batches of a one-time dataset, or change a shuffle."""
     tensorflow = pytest.importorskip("tensorflow")
     expected, images = to_numpy(compiled(IMAGES)), iter(IMAGES)
     spec = tensorflow.TensorSpec(IMAGES.shape[1:], "uint8")
@@ -91,7 +91,7 @@ def test_no_batch_of_a_dataset_of_tensorflow_is_lost(compiled):
     assert_close(compiled.predict(data, verbose=0), expected[order], kind="model")
 
 
-def test_a_dataset_of_inputs_by_name():
+def test_tensorflow_dataset_of_named_inputs():
     model = tiny("SimpleTRON")
     inputs = model.make_inputs(0, 4)
     data = as_dataset(inputs).batch(2)
@@ -117,7 +117,7 @@ def test_a_dataset_of_inputs_by_name():
         (IMAGES[:0], r"`x` must not be empty. Received: x of shape \(0, 8, 8, 3\)"),
     ],
 )
-def test_what_is_no_batch_of_images(x, message, compiled):
+def test_invalid_image_batch_raises(x, message, compiled):
     with pytest.raises(ValueError, match=message):
         compiled.predict(x, verbose=0)
     with pytest.raises(ValueError, match=message):
@@ -125,7 +125,7 @@ def test_what_is_no_batch_of_images(x, message, compiled):
 
 
 def assert_classified(model, images):
-    """Whether a list is answered as if each image had come alone."""
+    """Check that `classify` gives the same result for a list as for its single images."""
     alone = [model.classify(image[None])[0] for image in images]
     for found, wanted in zip(model.classify(images), alone, strict=True):
         assert [label for label, _ in found] == [label for label, _ in wanted]
@@ -133,8 +133,8 @@ def assert_classified(model, images):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_a_list_of_images_is_classified(compiled):
-    """Each of its own size, as if it had come alone."""
+def test_classify_list_of_images(compiled):
+    """The images may have different sizes."""
     tensor = keras.ops.convert_to_tensor(IMAGES[0])
     mixed = [*IMAGES[:2], np.repeat(IMAGES[2], 2, 0), IMAGES[3][:5], tensor]
     assert_classified(compiled, mixed)
@@ -142,8 +142,8 @@ def test_a_list_of_images_is_classified(compiled):
         compiled.classify([*IMAGES[:2, ..., :1], IMAGES[2]])
 
 
-def test_a_list_of_images_is_one_batch_of_one_size(compiled, monkeypatch):
-    """Whatever their sizes: JAX compiles a step once."""
+def test_list_of_images_is_resized_to_one_batch(compiled, monkeypatch):
+    """All images are resized to one shape, so JAX compiles the step once."""
     images, seen = [IMAGES[0], np.repeat(IMAGES[1], 3, 0), IMAGES[2][:5]], []
     call = type(compiled.preprocessor).call
     alone = [compiled.predict(image[None], verbose=0)[0] for image in images]
@@ -165,15 +165,15 @@ def test_a_list_of_images_is_one_batch_of_one_size(compiled, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["LRATransformer", "CSPMEGA"])
-def test_models_of_pixels_classify_lists_as_well(name):
+def test_pixel_models_classify_lists(name):
     model = tiny(name, vocabulary_size=256, image_size=4)
     images = [IMAGES[0, :4, :4, :1], *IMAGES[1:3, ..., :1]]
     assert_classified(model, images)
     assert_classified(model, images[:1])
 
 
-def test_the_ways_to_images_give_images(compiled):
-    """What a message says to write is written here."""
+def test_conversions_in_error_messages_work(compiled):
+    """Apply the conversions that error messages suggest."""
     ways = (
         IMAGES[0][None],
         np.repeat(IMAGES[..., 0][..., None], 3, -1),
@@ -189,18 +189,18 @@ def test_the_ways_to_images_give_images(compiled):
     assert len(model.predict(IMAGES.mean(-1, keepdims=True), verbose=0)) == len(IMAGES)
 
 
-def within(model):
-    """A model of one's own that has another one in it."""
+def nested(model):
+    """Build a custom model that contains another model."""
     x = keras.Input((8, 8, 3))
     return keras.Model(x, keras.layers.Dense(2)(model(x)))
 
 
 @pytest.mark.parametrize(
     "called",
-    [lambda model: model, lambda model: model.backbone, within],
-    ids=["model", "backbone", "within"],
+    [lambda model: model, lambda model: model.backbone, nested],
+    ids=["model", "backbone", "nested"],
 )
-def test_the_first_tensor_is_looked_at(called):
+def test_first_tensor_is_checked(called):
     scaled, wide = (
         keras.ops.convert_to_tensor(x, "float32") for x in (SCALED["0–1"], 257.0 * IMAGES)
     )
@@ -215,19 +215,19 @@ def test_the_first_tensor_is_looked_at(called):
 
 
 @pytest.mark.parametrize("x", [[1, 2], [[1, 2], [3]], []])
-def test_lists_of_numbers_that_are_no_images(x, compiled):
+def test_lists_of_numbers_raise(x, compiled):
     with pytest.raises(ValueError, match="images of one size. Received|`images` must have the sh"):
         compiled.predict(x)
 
 
-@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # says Keras of any generator
-def test_no_batch_of_a_generator_is_lost(compiled):
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras warns for all generators
+def test_generator_keeps_all_batches(compiled):
     batches = [(IMAGES[:1],), (IMAGES[1:3],), (IMAGES[3:],)]
     expected = to_numpy(compiled(IMAGES))
     assert_close(compiled.predict((batch for batch in batches), verbose=0, steps=3), expected)
 
 
-def test_a_generator_goes_on_after_a_call(compiled):
+def test_generator_resumes_after_predict(compiled):
     def forever():
         while True:
             yield (IMAGES[:2],)
@@ -237,17 +237,17 @@ def test_a_generator_goes_on_after_a_call(compiled):
         assert len(compiled.predict(batches, verbose=0, steps=1)) == 2
 
 
-def test_compiled_functions_take_tensors(compiled):
-    """Nothing within is looked at that has no values yet."""
+def test_compiled_functions_accept_tensors(compiled):
+    """The range of tensors is not checked while tracing, when they have no values."""
     features = quick(lambda x: compiled.features(x, layers=[-1])[0])
     expected = to_numpy(compiled.features(IMAGES, layers=[-1])[0])
     assert_close(to_numpy(features(keras.ops.convert_to_tensor(IMAGES, "float32"))), expected)
 
 
-def test_one_channel_needs_no_axis():
-    """In whatever order batches with and without one come; a single image needs that of its batch.
+def test_gray_images_without_channel_axis():
+    """The channel axis is optional in any batch; a single image still needs a batch axis.
 
-    TensorFlow would compile again for any number of axes, which Keras does not take.
+    Without a fixed rank, TensorFlow would compile a step of unknown rank, which Keras rejects.
     """
     model = tiny(channels=1, mean=(0.5,), std=(0.5,))
     gray = IMAGES[..., 0]
@@ -260,7 +260,7 @@ def test_one_channel_needs_no_axis():
             way(gray[0][..., None])
 
 
-def test_tensors_are_looked_at_by_whole_methods(compiled):
+def test_predict_checks_tensors(compiled):
     with pytest.raises(ValueError, match="0–255"):
         compiled.predict(keras.ops.convert_to_tensor(1000.0 * IMAGES), verbose=0)
     model = tiny("LRATransformer")
@@ -276,7 +276,7 @@ def test_tensors_are_looked_at_by_whole_methods(compiled):
      IMAGES * 1.2 - 20, IMAGES % 3],
     ids=["uint8", "float16", "int64", "black", "overshoot", "dark"],
 )  # fmt: skip
-def test_images_of_the_range_are_taken_as_they_are(images, compiled):
+def test_images_in_range_are_accepted(images, compiled):
     compiled.predict(images, verbose=0)
 
 
@@ -285,13 +285,13 @@ def test_images_of_the_range_are_taken_as_they_are(images, compiled):
     [-70.0 + IMAGES, 70.0 + IMAGES, np.where(IMAGES == 7, np.nan, IMAGES), WIDE,
      IMAGES.astype("int32") - 5, IMAGES.astype("int64") + 5],
 )  # fmt: skip
-def test_bounds(images):
+def test_images_out_of_range_raise(images):
     with pytest.raises(ValueError, match="Received: x from "):
         check_image_range(np.clip(images, -65, 70000))
 
 
-def test_what_is_looked_at_is_little():
-    """A fraction of many images is enough, and is spread over all of them."""
+def test_range_check_samples_few_images():
+    """The sample is spread over all images."""
 
     class Counting(np.ndarray):
         def __getitem__(self, part):

@@ -1,4 +1,4 @@
-"""LRATransformer: golden blocks, the papers' counts, padding, heads of all kinds, images."""
+"""Test LRATransformer: golden values, parameter counts, padding, heads, images and errors."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("mixer", GOLDEN)
-def test_block_gives_the_golden_values(mixer):
+def test_block_matches_golden_values(mixer):
     golden = GOLDEN[mixer]
     spec = {"name": mixer, "num_heads": int(golden["heads"])} if "heads" in golden else mixer
     inner = golden["value_kernel"].shape[1]
@@ -55,7 +55,7 @@ STACKS = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("task", STACKS)
-def test_parameters_of_the_stacks(task):
+def test_parameter_counts_of_encoder_stacks(task):
     arguments, *expected = STACKS[task]
     for mixer, count in zip(("attention", "slice_sort"), expected, strict=True):
         model = LRATransformer(**arguments, mixer=mixer)
@@ -71,28 +71,28 @@ IMDB = dict(
 
 @pytest.mark.once
 @pytest.mark.parametrize(("mixer", "count"), [("attention", 8_835_074), ("slice_sort", 8_045_570)])
-def test_parameters_of_the_text_classifier(mixer, count):
+def test_parameter_counts_of_text_classifier(mixer, count):
     assert LRATransformer(**IMDB, mixer=mixer).count_params() == count
 
 
 def padded(inputs, length):
-    """Texts with other padding: no id but 0, and not real."""
+    """Pad texts to a length with id 0 and mask `False`."""
     missing = ((0, 0), (0, length - inputs["tokens"].shape[1]))
     return {name: np.pad(array, missing) for name, array in inputs.items()}
 
 
-# What the mixers need to be told; and those whose answer depends on the number of tokens itself.
+# Required arguments of mixers, and mixers with outputs that depend on the number of tokens.
 SPECS = {
     "csp": {"align": "reference"},
     "linformer": {"mixtures": 4},
     "local_attention": {"block_size": 5},
     "simple_attention": {"scale": "valid"},
 }
-COUNTING = ("butterfly_attention", "fourier")
+LENGTH_DEPENDENT = ("butterfly_attention", "fourier")
 
 
-@pytest.mark.parametrize("mixer", sorted(set(MIXERS) - {*COUNTING}))
-def test_padding_changes_nothing(mixer):
+@pytest.mark.parametrize("mixer", sorted(set(MIXERS) - {*LENGTH_DEPENDENT}))
+def test_padding_does_not_change_logits(mixer):
     spec = {"name": mixer, **SPECS.get(mixer, {})}
     pooling = "mean" if mixer == "causal_csp" else "cls"
     model = tiny(
@@ -112,7 +112,7 @@ def test_padding_changes_nothing(mixer):
 
 @pytest.mark.parametrize("mixer", ["causal_csp", {"name": "simple_attention", "causal": True}])
 @pytest.mark.parametrize("class_name", ["LRATransformer", "ViT"])
-def test_a_class_token_that_hears_nothing_is_refused(class_name, mixer):
+def test_class_token_with_causal_mixer_raises(class_name, mixer):
     with pytest.raises(ValueError, match="the class token comes first.*mixer="):
         tiny(class_name, mixer=mixer, pooling="cls")
     tiny(class_name, mixer=[mixer, "csp"], pooling="mean")
@@ -140,15 +140,15 @@ def test_padding_is_not_pooled(pooling):
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "mean_of_length"])
 @pytest.mark.parametrize("mixer", ["attention", "slice_sort"])
-def test_text_without_tokens_has_logits(pooling, mixer):
+def test_text_without_tokens_has_finite_logits(pooling, mixer):
     model = tiny("LRATransformer", pooling=pooling, mixer=mixer)
     inputs = model.make_inputs(0, 2)
     inputs["mask"][1] = False
     assert np.isfinite(to_numpy(model(inputs))).all()
 
 
-def test_host_of_butterfly_attention():
-    """Pre-norm, biases, learned positions; pairs are compared; two layers mix all tokens."""
+def test_pairs_with_butterfly_attention():
+    """The head compares the texts of a pair, and two layers mix all tokens."""
     model = tiny(
         "LRATransformer", pairs=True, max_sequence_length=16, mixer="butterfly_attention",
         use_bias=True,
@@ -175,13 +175,13 @@ def test_host_of_butterfly_attention():
 
 @pytest.mark.once
 @pytest.mark.parametrize(("pairs", "widths"), [(False, [10]), (True, [10, 5])])
-def test_head_is_that_of_the_arena(pairs, widths):
+def test_hidden_widths_of_default_head(pairs, widths):
     model = tiny("LRATransformer", pairs=pairs, mlp_dim=10)
     hidden = [layer for layer in model.layers if layer.name.startswith("head_hidden")]
     assert [layer.units for layer in hidden] == widths
 
 
-def test_post_norm_leaves_no_norm_before_the_head():
+def test_post_norm_has_no_final_norm():
     model = tiny("LRATransformer", norm_first=False, activation="relu", head_dims=(), pooling="max")
     names = [layer.name for layer in model.layers]
     assert "final_norm" not in names and not any("hidden" in name for name in names)
@@ -193,7 +193,7 @@ def test_post_norm_leaves_no_norm_before_the_head():
 IMAGES = dict(image_size=4, vocabulary_size=256, positions="learned", pooling="mean")
 
 
-def test_images_of_every_kind_have_the_same_logits():
+def test_image_logits_do_not_depend_on_dtype():
     model = tiny("LRATransformer", **IMAGES)
     images = model.make_inputs(0, 2)
     logits = to_numpy(quick(model)(images))
@@ -206,7 +206,7 @@ def test_images_of_every_kind_have_the_same_logits():
     assert np.isfinite(fit_once(model))
 
 
-def test_pixels_are_tokens():
+def test_pixel_values_are_token_ids():
     model = tiny("LRATransformer", **IMAGES)
     assert model.task == "image_classification" and model.get_config()["max_sequence_length"] == 16
     images = np.arange(0, 256, 16, "uint8").reshape(1, 4, 4, 1)
@@ -237,7 +237,7 @@ def test_pixels_are_tokens():
         (dict(head_dims=8), "`head_dims` must be a tuple of integers.*=8"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         tiny("LRATransformer", **arguments)
 
@@ -254,7 +254,7 @@ def test_wrong_argument_is_named(arguments, message):
         (dict(tokens=np.ones((2, 12), "float32")), "must be integers.*float32"),
     ],
 )
-def test_wrong_inputs_are_named(change, message):
+def test_invalid_inputs_raise(change, message):
     model = tiny("LRATransformer")
     with pytest.raises(ValueError, match=f"(?s){message}"):
         model.predict({**model.make_inputs(0, 2), **change}, verbose=0)

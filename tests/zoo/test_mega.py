@@ -1,4 +1,4 @@
-"""MEGA gives the numbers of NumPy, whatever is padded, and streams; its sizes are the papers'."""
+"""Test MEGA: NumPy reference, padding, parameter counts, streaming, image sizes and errors."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ def weight(model, layer):
 
 
 def embed(model, inputs):
-    """Tokens (batch, tokens, width) and their mask, two sequences for a pair."""
+    """Return embedded tokens (batch, tokens, width) and their mask, with two sequences per pair."""
     if not isinstance(inputs, dict):
         (kernel, bias), config = weight(model, "embedding"), model.get_config()
         pixels = (inputs / 255 - config["mean"][0]) / config["std"][0]
@@ -34,7 +34,7 @@ def embed(model, inputs):
 
 
 def mixing(model, index, mask):
-    """How the oracle mixes in a block."""
+    """Return the mixing function of a block for the oracle."""
     config, block = model.get_config(), model.get_layer(f"block_{index}")
     if block.attends:
         return attending(block, mask, config["chunk_size"])
@@ -49,7 +49,7 @@ def mixing(model, index, mask):
 
 
 def expected(model, inputs):
-    """The logits, from the formulas."""
+    """Compute the logits in NumPy."""
     config = model.get_config()
     kind, norm_first = config["norm"], config["norm_first"]
     x, mask = embed(model, inputs)
@@ -81,7 +81,7 @@ def make(**changes):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_model_gives_the_logits_of_numpy(case):
+def test_logits_match_numpy(case):
     model = make(**CASES[case])
     inputs = model.make_inputs(0, 4)
     wanted, call = expected(model, inputs), quick(model)
@@ -91,7 +91,7 @@ def test_model_gives_the_logits_of_numpy(case):
 
 
 def _check_padding(call, inputs, wanted):
-    """What stands in the padding does not matter, nor whether it is there."""
+    """Check that logits do not depend on padded tokens or on the amount of padding."""
     tokens, mask = inputs["tokens"], inputs["mask"]
     other = {"tokens": np.where(mask, tokens, 1).astype("int32"), "mask": mask}
     assert_close(to_numpy(call(other)), wanted, kind="model")
@@ -102,26 +102,26 @@ def _check_padding(call, inputs, wanted):
 
 
 @pytest.mark.once
-def test_padding_does_not_change_a_step_of_training():
-    """Batch statistics, too, leave out what is padded, however far."""
+def test_padding_does_not_change_training_loss():
+    """Batch statistics exclude padding."""
     model = make(norm="batchnorm", chunk_size=6)
     model.compile(keras.optimizers.SGD(0.0), "mse")
     tokens = np.random.default_rng(0).integers(1, 20, (4, 12), "int32")
     text, zeros = {"tokens": tokens, "mask": np.arange(12) < [[3], [7], [1], [6]]}, np.zeros((4, 3))
     short = {name: array[:, :7] for name, array in text.items()}
-    at_rest = np.square(expected(model, short)).mean()
+    inference_loss = np.square(expected(model, short)).mean()
     loss = model.train_on_batch(text, zeros)
     np.testing.assert_allclose(model.train_on_batch(short, zeros), loss, rtol=1e-4)
-    assert abs(loss / at_rest - 1) > 1e-2
+    assert abs(loss / inference_loss - 1) > 1e-2
 
 
 @pytest.mark.once
-def test_images_and_pairs_are_trained_by_their_tasks():
+def test_train_on_images_and_pairs():
     for arguments in (IMAGE, dict(pairs=True)):
         assert np.isfinite(fit_once(make(**arguments)))
 
 
-# Encoder stacks: arguments, what CSP does there, parameters with attention and with CSP.
+# Encoder stacks: arguments, the CSP mixer, parameters with attention and with CSP.
 LONG = dict(
     hidden_dim=128, inner_dim=256, norm="scalenorm", norm_first=False, max_sequence_length=4002
 )
@@ -165,7 +165,7 @@ STACKS = {
 
 @pytest.mark.once
 @pytest.mark.parametrize("task", STACKS)
-def test_parameters_are_those_of_the_papers_stacks(task):
+def test_parameter_counts_match_paper(task):
     arguments, (permutation, *wanted) = STACKS[task]
     for mixer, parameters in zip(("laplace", permutation), wanted, strict=True):
         model = MEGA(**arguments, mixer=mixer)
@@ -175,7 +175,7 @@ def test_parameters_are_those_of_the_papers_stacks(task):
 
 
 @pytest.mark.once
-def test_embedding_and_head_are_those_of_the_paper():
+def test_embedding_and_head_match_paper():
     text = MEGA(
         num_classes=5, vocabulary_size=2000, max_sequence_length=8, hidden_dim=64, num_layers=1
     )
@@ -191,7 +191,7 @@ def test_embedding_and_head_are_those_of_the_paper():
 
 
 @pytest.mark.once
-def test_class_is_mega_that_sorts():
+def test_cspmega_equals_mega_with_csp():
     arguments = dict(max_sequence_length=8, hidden_dim=8, num_layers=2, ema_dim=2)
     model, mega = CSPMEGA(**arguments), MEGA(**arguments, mixer=SORT)
     mega.set_weights(model.get_weights())
@@ -200,8 +200,8 @@ def test_class_is_mega_that_sorts():
 
 
 @pytest.mark.once
-def test_unused_weights_may_be_kept():
-    """Of a block: the projection to what is shared, and its scales, shifts and biases."""
+def test_keep_unused_params():
+    """Per block: the shared projection, its scales and shifts, and the position biases."""
     model, kept = tiny("CSPMEGA"), tiny("CSPMEGA", keep_unused_params=True)
     more = (8 + 1) * 4 + 2 * 2 * 4 + (2 * 12 - 1)
     assert kept.count_params() - model.count_params() == 2 * more
@@ -214,8 +214,8 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("case", STREAMS)
-def test_stream_gives_what_the_whole_text_gives(case):
-    """One token at a time and several, across the border of chunks."""
+def test_streaming_matches_whole_text(case):
+    """Pieces have one or several tokens and cross chunk boundaries."""
     arguments, pieces = STREAMS[case]
     model = make(**arguments, causal=True, dropout=0.5, hidden_dropout=0.5)
     tokens = np.random.default_rng(0).integers(0, 20, (2, 12), "int32")
@@ -248,7 +248,7 @@ def test_stream_gives_what_the_whole_text_gives(case):
         ),
     ],
 )
-def test_what_cannot_stream_says_why(arguments, message):
+def test_unsupported_streaming_raises(arguments, message):
     model = make(**arguments)
     with pytest.raises(ValueError, match=message):
         model.chunk(np.full((2, 4), 3), model.initial_state(2))
@@ -287,7 +287,7 @@ def test_what_cannot_stream_says_why(arguments, message):
         (dict(image_size=4, std=(0,)), "`std` must hold positive numbers"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         make(**arguments)
 
@@ -304,7 +304,7 @@ def test_wrong_argument_is_named(arguments, message):
         (dict(tokens=np.ones((2, 4), int), mask=np.ones((2, 3))), r"same shape.*\(2, 3\)"),
     ],
 )
-def test_wrong_tokens_are_named(inputs, message):
+def test_invalid_tokens_raise(inputs, message):
     model = make()
     for call in (model, lambda inputs: model.predict(inputs, verbose=0)):
         with pytest.raises(ValueError, match=message):
@@ -312,14 +312,14 @@ def test_wrong_tokens_are_named(inputs, message):
 
 
 def moves(distance, columns):
-    """A distance along rows of pixels as the rows and columns that are the shortest way."""
+    """Split a distance between pixels in row-major order into the nearest rows and columns."""
     rows = range(-columns, columns + 1)
     down = min(rows, key=lambda row: (abs(distance - row * columns), abs(row)))
     return down, distance - down * columns
 
 
 @pytest.mark.parametrize("size", [6, 2])
-def test_images_of_another_size_know_the_distances(size, tmp_path):
+def test_new_image_size_resamples_position_biases(size, tmp_path):
     model = MEGA(**IMAGE, num_classes=3, hidden_dim=8, inner_dim=8, shared_dim=4, num_layers=2)
     rng = np.random.default_rng(0)
     for table in (model.get_layer(f"block_{index}").attention.bias_table for index in range(2)):
@@ -340,7 +340,7 @@ def test_images_of_another_size_know_the_distances(size, tmp_path):
     assert other.predict(images, verbose=0).shape == (2, 3)
 
 
-def test_images_of_another_size_keep_the_distances_of_chunks(tmp_path):
+def test_new_image_size_keeps_position_biases_of_chunks(tmp_path):
     model = MEGA(
         **IMAGE, num_classes=3, hidden_dim=8, inner_dim=8, shared_dim=4, num_layers=1, chunk_size=4
     )

@@ -1,4 +1,4 @@
-"""MLP-Mixers: the paper's parameters and multiply-adds, the authors' numbers, wrong arguments."""
+"""Test MLP-Mixers: parameter counts, MACs, outputs of the authors' code, image sizes, errors."""
 
 from functools import partial
 
@@ -14,13 +14,13 @@ from tests.oracle import butterfly as oracle
 from tests.zoo.models import tiny
 
 GOLDEN = load_golden("mixers")
-SMALL = dict(image_size=32, patch_size=4, hidden_dim=121, num_layers=7)  # of Table II
-C1 = partial(MLPMixer, image_size=36, patch_size=4, hidden_dim=144, expansion=2)  # of Table V
+SMALL = dict(image_size=32, patch_size=4, hidden_dim=121, num_layers=7)  # Table II
+C1 = partial(MLPMixer, image_size=36, patch_size=4, hidden_dim=144, expansion=2)  # Table V
 C2 = partial(MLPMixer, image_size=32, patch_size=4, hidden_dim=153, expansion=2)
 PATCHES = partial(PatchOnlyMLPMixer, image_size=35, patch_sizes=(5, 7))
 LINEAR = dict(mlp="butterfly_linear")
 OF_100 = dict(num_classes=100)
-PAPER_COUNTS = {  # parameters, and millions of multiply-adds to the paper's last digit
+PAPER_COUNTS = {  # parameters, and millions of MACs as the paper rounds them
     "II dense": (MLPMixer, dict(**SMALL, expansion=1), 351_675, 20.73),
     "II linear": (ButterflyMixer, dict(**SMALL, **LINEAR, expansion=1), 140_961, 5.0),
     "II butterfly": (ButterflyMixer, dict(**SMALL, expansion=1), 143_551, 5.33),
@@ -41,7 +41,7 @@ PAPER_COUNTS = {  # parameters, and millions of multiply-adds to the paper's las
     "V deep c2 of 100": (C2, dict(num_layers=10, **OF_100), 2_099_627, 87.04),
 }
 
-OUR_MACS = {  # in millions, to the last of our digits
+OUR_MACS = {  # in millions, to three decimals
     "II dense": 20.726,
     "II wide dense": 40.891,
     "II linear": 5.006,
@@ -57,7 +57,7 @@ OUR_MACS = {  # in millions, to the last of our digits
 
 @pytest.mark.once
 @pytest.mark.parametrize("row", PAPER_COUNTS)
-def test_parameters_and_macs_are_the_papers(row):
+def test_parameter_counts_and_macs_match_paper(row):
     make, arguments, parameters, macs = PAPER_COUNTS[row]
     model = make(**arguments)
     assert model.count_params() == parameters
@@ -67,16 +67,16 @@ def test_parameters_and_macs_are_the_papers(row):
         assert round(counted.total / 1e6, 3) == OUR_MACS[row]
 
 
-def as_given(channels):
-    """Statistics with which a preprocessor changes nothing."""
+def identity_preprocessing(channels):
+    """Return arguments for which preprocessing is the identity."""
     return dict(channels=channels, mean=(0.0,) * channels, std=(1 / 255,) * channels)
 
 
-# The authors' numbers are for random inputs, whose range these models do not care about.
+# The authors' inputs are random numbers outside the range of images.
 @pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
-def test_mixer_gives_the_authors_tokens():
-    """A pixel is a token here, and the embedding changes nothing."""
-    model = MLPMixer(2, 1, num_classes=3, hidden_dim=6, num_layers=1, **as_given(6))
+def test_mlp_mixer_tokens_match_authors():
+    """Each pixel is a token, and the embedding is the identity."""
+    model = MLPMixer(2, 1, num_classes=3, hidden_dim=6, num_layers=1, **identity_preprocessing(6))
     model.get_layer("patch_embedding").set_weights([np.eye(6), np.zeros(6)])
     model.get_layer("block_0").set_weights([GOLDEN[f"mixer_{name}"] for name in MIXER_WEIGHTS])
     images = GOLDEN["mixer_x"].reshape(2, 2, 2, 6).astype("float32")
@@ -86,8 +86,8 @@ def test_mixer_gives_the_authors_tokens():
 
 
 @pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
-def test_patches_alone_give_the_authors_images():
-    model = PatchOnlyMLPMixer(6, [3], num_classes=3, num_layers=1, **as_given(2))
+def test_patch_only_mixer_images_match_authors():
+    model = PatchOnlyMLPMixer(6, [3], num_classes=3, num_layers=1, **identity_preprocessing(2))
     model.get_layer("block_0").set_weights(patch_only_weights(GOLDEN))
     images = GOLDEN["patch_image"].astype("float32")
     (mixed,) = model.features(images)
@@ -96,13 +96,13 @@ def test_patches_alone_give_the_authors_images():
 
 
 def read_out(model, features):
-    """Logits of all features; the images' in the order (row, column, channel)."""
+    """Compute logits from flattened features; those of images are (row, column, channel)."""
     kernel, bias = model.get_layer("head").get_weights()
     return features.reshape(len(features), -1) @ kernel + bias
 
 
 @pytest.mark.parametrize("class_name", ["ButterflyMixer", "MLPMixer", "PatchOnlyMLPMixer"])
-def test_images_are_resized_with_their_corners_aligned(class_name):
+def test_resizing_aligns_corners(class_name):
     model = tiny(class_name, mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6))
     images = np.random.default_rng(0).integers(0, 256, (2, 4, 5, 3), "uint8")
     size = model.preprocessor.image_size
@@ -115,7 +115,7 @@ def test_images_are_resized_with_their_corners_aligned(class_name):
     assert_close(to_numpy(model.preprocessor(images)), wanted)
 
 
-def test_tokens_are_patches_in_rows():
+def test_patch_tokens_are_in_row_major_order():
     model = tiny("MLPMixer", mean=[0.0] * 3, std=[1.0] * 3)
     embedding = model.get_layer("patch_embedding")
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
@@ -124,7 +124,7 @@ def test_tokens_are_patches_in_rows():
     assert_close(to_numpy(embedding(model.preprocessor(images))), wanted)
 
 
-def test_wider_pixels_come_from_a_dense_layer():
+def test_hidden_dim_adds_pixel_embedding():
     model = tiny("PatchOnlyMLPMixer", hidden_dim=5)
     assert model.get_layer("pixel_embedding").kernel.shape == (3, 5)
     images = model.make_inputs(0, 2)
@@ -134,7 +134,7 @@ def test_wider_pixels_come_from_a_dense_layer():
 
 
 @pytest.mark.parametrize("class_name", ["MLPMixer", "ButterflyMixer"])
-def test_mixer_is_that_of_its_class_or_the_argument(class_name):
+def test_mlp_argument_overrides_class_default(class_name):
     models = [tiny(class_name, mlp=mlp, hidden_dim=9) for mlp in ("dense", "butterfly", None)]
     counts = [model.count_params() for model in models]
     assert counts[0] > counts[1] and counts[2] == counts[class_name == "ButterflyMixer"]
@@ -150,7 +150,7 @@ def test_mixer_is_that_of_its_class_or_the_argument(class_name):
         ("PatchOnlyMLPMixer", {}),
     ],
 )
-def test_another_head_leaves_all_other_weights(class_name, arguments):
+def test_reset_classifier_keeps_backbone_weights(class_name, arguments):
     model = tiny(class_name, **arguments)
     again = model.reset_classifier(5)
     assert again.output_shape == (None, 5)
@@ -159,7 +159,7 @@ def test_another_head_leaves_all_other_weights(class_name, arguments):
 
 
 @pytest.mark.once
-def test_patches_of_another_size_of_image_with_a_new_head():
+def test_load_preset_with_new_image_size_and_head():
     preset = PatchOnlyMLPMixer.from_preset("test")
     model = PatchOnlyMLPMixer.from_preset("test", image_size=12, num_classes=5)
     assert model.preprocessor.image_size == 12 and model.output_shape == (None, 5)
@@ -206,11 +206,11 @@ def test_patches_of_another_size_of_image_with_a_new_head():
         ("PatchOnlyMLPMixer", dict(std=(0, 1, 1)), "`std` must hold positive numbers.*std="),
     ],
 )
-def test_wrong_argument_is_named(class_name, arguments, message):
+def test_invalid_argument_raises(class_name, arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         tiny(class_name, **arguments)
 
 
-def test_sizes_with_a_common_factor_are_warned_of():
+def test_patch_sizes_with_common_factor_warn():
     with pytest.warns(UserWarning, match="(?s)co-prime.*6 pixels"):
         tiny("PatchOnlyMLPMixer", patch_sizes=(3, 6))

@@ -1,4 +1,4 @@
-"""What every class of the zoo keeps: a class is tested by having a row in `TINY`."""
+"""Test the common behavior of all classes of the zoo, which are listed in `TINY`."""
 
 import inspect
 
@@ -9,9 +9,9 @@ from keras_permix.zoo import MODELS
 from tests.harness import check_model, check_models_elsewhere, check_precision, to_numpy
 from tests.zoo.models import TINY, logits, tiny
 
-# A class that is another with one argument finds what that finds: one backend is enough.
-TWINS = ("ButterflyMixer", "CSPMEGA", "SliceGraphormer", "SliceViT")
-# Every rate of a dropout that a class takes, and those that a tiny model has no use for.
+# Classes that only change an argument of another class: one backend is enough.
+VARIANTS = ("ButterflyMixer", "CSPMEGA", "SliceGraphormer", "SliceViT")
+# All dropout arguments of all classes, and those with no effect on a tiny model.
 DROPOUTS = [
     (class_name, argument)
     for class_name in TINY
@@ -19,15 +19,15 @@ DROPOUTS = [
     if argument.endswith("dropout")
 ]
 UNUSED = [("CSPMEGA", "attention_dropout")]
-EACH = [pytest.param(name, marks=[pytest.mark.once] * (name in TWINS)) for name in TINY]
+EACH = [pytest.param(name, marks=[pytest.mark.once] * (name in VARIANTS)) for name in TINY]
 
 
-def test_every_class_has_a_row():
+def test_tiny_has_every_class():
     assert list(TINY) == sorted(MODELS)
 
 
 @pytest.mark.parametrize("class_name", EACH)
-def test_model_keeps_its_promises(class_name):
+def test_model_passes_common_checks(class_name):
     check_model(lambda **arguments: tiny(class_name, **arguments))
 
 
@@ -40,11 +40,11 @@ def test_model_keeps_its_promises(class_name):
     ],
 )
 @pytest.mark.parametrize("class_name", EACH)
-def test_model_computes_in_low_precision(class_name, policy):
+def test_low_precision(class_name, policy):
     check_precision(lambda **arguments: tiny(class_name, **arguments), policy)
 
 
-def test_files_are_read_on_another_backend():
+def test_load_files_on_another_backend():
     models = {name: tiny(name) for name in TINY}
     made = {name: (model, model.make_inputs(3, 2)) for name, model in models.items()}
     check_models_elsewhere(made, kind="model")
@@ -52,7 +52,7 @@ def test_files_are_read_on_another_backend():
 
 @pytest.mark.once
 @pytest.mark.parametrize("class_name", TINY)
-def test_summary_shows_what_is_within(class_name):
+def test_summary_of_nested_layers(class_name):
     shown = []
     tiny(class_name, name="mine").summary(expand_nested=True, print_fn=shown.append)
     assert 'Model: "mine"' in shown[0] and "Total params" in "".join(shown)
@@ -60,14 +60,14 @@ def test_summary_shows_what_is_within(class_name):
 
 @pytest.mark.once
 @pytest.mark.parametrize("class_name", TINY)
-def test_unknown_argument_is_refused(class_name):
+def test_unknown_argument_raises(class_name):
     with pytest.raises(ValueError, match=f"{class_name} takes.*Received: .'nmae'"):
         MODELS[class_name](nmae="model")
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(("class_name", "argument"), DROPOUTS)
-def test_every_dropout_drops(class_name, argument):
+def test_dropout_arguments_change_outputs(class_name, argument):
     rates = {other: 0.5 * (other == argument) for name, other in DROPOUTS if name == class_name}
     model = tiny(class_name, **rates)
     trained = to_numpy(model(model.make_inputs(3, 2), training=True))

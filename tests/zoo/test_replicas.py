@@ -1,4 +1,4 @@
-"""Booleans, such as masks, go to several replicas of TensorFlow."""
+"""Test models on several TensorFlow replicas, with boolean arrays such as masks."""
 
 import json
 import subprocess

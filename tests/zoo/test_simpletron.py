@@ -1,4 +1,4 @@
-"""SimpleTRON, and the BERT that it is with softmax."""
+"""Test SimpleTRON, and BERT, which is SimpleTRON with softmax attention."""
 
 import keras
 import numpy as np
@@ -18,8 +18,8 @@ def pooled(model, inputs):
 
 
 @pytest.mark.once
-def test_parameters_are_those_of_bert_base():
-    """Of one block, as which there are eleven more; softmax attention has the same weights."""
+def test_parameter_count_matches_bert_base():
+    """Build one block and add the count of eleven more."""
     model = SimpleTRON(num_layers=1, dtype="float16")
     block = model.get_layer("block_0").count_params()
     head = model.get_layer("head").count_params()
@@ -37,7 +37,7 @@ def test_parameters_are_those_of_bert_base():
     ],
     ids=str,
 )
-def test_padding_matters_to_the_length_alone(arguments, matters):
+def test_padding_affects_only_length_scaling(arguments, matters):
     model = tiny("SimpleTRON", **arguments)
     tokens = RNG.integers(1, 257, (3, 8)).astype("int32")
     mask = np.repeat(np.arange(8)[None] < 5, 3, axis=0)
@@ -48,8 +48,8 @@ def test_padding_matters_to_the_length_alone(arguments, matters):
     assert np.allclose(found, short, atol=1e-4) is not matters
 
 
-def test_embedding_of_numpy():
-    """A class token, of no type, stands before words of the first type."""
+def test_embedding_matches_numpy():
+    """The class token comes first and has no type; words have the first type."""
     model = tiny("SimpleTRON")
     inputs = model.make_inputs(0, 3)
     found = keras.Model(model.input, model.get_layer("embedding_norm").output)(inputs)
@@ -75,7 +75,7 @@ def test_class_token_reaches_other_tokens(variant):
     assert changes[:, :2].min() > 1e-3
 
 
-def test_head_over_both_texts_of_a_pair():
+def test_pair_head_joins_both_texts():
     model = tiny("SimpleTRON", pairs=True)
     inputs = model.make_inputs(0, 3)
     vectors = pooled(model, inputs)
@@ -93,7 +93,7 @@ def test_head_over_both_texts_of_a_pair():
     assert model.task == "pair_classification"
 
 
-def test_segments_tell_the_texts_of_a_pair_apart():
+def test_segment_ids_distinguish_texts_of_a_pair():
     model = tiny("SimpleTRON", use_segments=True, variant="softmax")
     inputs = model.make_inputs(0, 4)
     assert sorted(inputs) == ["mask", "segment_ids", "tokens"] and inputs["segment_ids"].max() == 1
@@ -114,7 +114,7 @@ def test_segments_tell_the_texts_of_a_pair_apart():
 
 
 @pytest.mark.parametrize("variant", ["simple_l", "simple_resl"])
-def test_the_same_weights_in_the_other_attention(variant):
+def test_with_variant_keeps_weights(variant):
     model = tiny("SimpleTRON", variant=variant)
     other = model.with_variant("softmax")
     assert other.get_config()["variant"] == "softmax"
@@ -127,7 +127,7 @@ def test_the_same_weights_in_the_other_attention(variant):
     np.testing.assert_array_equal(to_numpy(again(inputs)), to_numpy(model(inputs)))
 
 
-def test_frozen_queries_keys_and_values_stay():
+def test_with_variant_freezes_queries_keys_and_values():
     model = tiny("SimpleTRON", labels=["a", "b", "c"])
     model.get_layer("token_embedding").trainable = False
     other = model.with_variant("softmax", freeze=True)
@@ -144,7 +144,7 @@ def test_frozen_queries_keys_and_values_stay():
     assert [weight.path for weight in thawed] == ["token_embedding/embeddings"]
 
 
-def test_blocks_without_queries_have_none_to_freeze():
+def test_with_variant_freezes_only_attention_blocks():
     model = swap_mixer(tiny("SimpleTRON").with_variant("softmax"), "csp", layers=[1])
     other = model.with_variant("softmax", freeze=True)
     frozen = [weight.path for weight in other.non_trainable_weights]
@@ -153,12 +153,12 @@ def test_blocks_without_queries_have_none_to_freeze():
 
 @pytest.mark.once
 @pytest.mark.parametrize("mixer", ["csp", ["csp", "slice_sort"]])
-def test_a_model_without_attention_has_none_to_exchange(mixer):
+def test_with_variant_without_attention_raises(mixer):
     with pytest.raises(ValueError, match="must have attention.*a model with mixer=.*csp"):
         tiny("SimpleTRON", mixer=mixer).with_variant("softmax", freeze=True)
 
 
-def test_a_projection_that_is_new_and_one_without_a_place():
+def test_with_variant_adds_but_never_drops_projection():
     model = tiny("SimpleTRON", variant="simple")
     other = model.with_variant("softmax")
     new = weights(other).keys() - weights(model).keys()
@@ -186,6 +186,6 @@ def test_a_projection_that_is_new_and_one_without_a_place():
         (dict(use_segments=True, num_segments=None), "requires `num_segments`.*num_segments=None"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         tiny("SimpleTRON", **arguments)

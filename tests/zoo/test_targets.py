@@ -1,4 +1,4 @@
-"""Targets that are no classes of the model are refused before a step is lost to them."""
+"""Test checks of targets: invalid targets raise before a training step."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from keras_permix.data import Pipeline
 from tests.zoo.models import tiny
 
-pytestmark = pytest.mark.once  # Tensors apart, what is looked at comes before the backend.
+pytestmark = pytest.mark.once  # Except for tensors, checks do not use the backend.
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), "uint8")
 LABELS = np.array([0, 1, 2, 0])
@@ -49,7 +49,7 @@ def compiled():
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("y", [[0, 1, 2, 3], [0, 1, 2, -1]])
-def test_what_is_no_class(way, y, compiled):
+def test_classes_out_of_range_raise(way, y, compiled):
     before = [np.array(weight) for weight in compiled.get_weights()]
     message = rf"`y` must hold classes from 0 to 2.*`ignore_class`.* y from {min(y)} to {max(y)}"
     with pytest.raises(ValueError, match=message):
@@ -59,24 +59,24 @@ def test_what_is_no_class(way, y, compiled):
 
 
 @pytest.mark.parametrize("way", ["fit", "evaluate", "train_on_batch", "validation"])
-def test_a_list_is_an_array(way, compiled):
+def test_lists_of_classes_are_checked(way, compiled):
     WAYS[way](compiled, LABELS.tolist())
     with pytest.raises(ValueError, match="`y` must hold numbers.*`model.labels`"):
         WAYS[way](compiled, ["cat", "dog", "cat", "cat"])
 
 
-def test_lists_give_what_arrays_give(compiled):
+def test_lists_match_arrays(compiled):
     expected = compiled.evaluate(IMAGES, LABELS, verbose=0)
     assert compiled.evaluate(IMAGES, LABELS.tolist(), verbose=0) == expected
 
 
 @pytest.mark.parametrize("way", ["fit", "tensor", "validation", "train_on_batch"])
-def test_one_hot_is_for_another_loss(way, compiled):
-    """On JAX an error within a step would take the model's weights with it."""
+def test_target_shape_must_match_loss(way, compiled):
+    """On JAX, the model would lose its weights if a step failed."""
     with pytest.raises(ValueError, match=r"`y` must be \(samples,\) .*y.shape=\(4, 3\)"):
         WAYS[way](compiled, np.eye(3)[LABELS])
     model = tiny(num_classes=3)
-    model.compile("sgd", SPARSE(from_logits=True))  # A step that knows one rank wants that alone.
+    model.compile("sgd", SPARSE(from_logits=True))  # A compiled step accepts only one rank.
     model.fit(IMAGES, LABELS[:, None], verbose=0)
     model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True))
     with pytest.raises(ValueError, match=r"`y` must be \(samples, 3\) .*y.shape=\(4,\)"):
@@ -92,7 +92,7 @@ def test_one_hot_is_for_another_loss(way, compiled):
         ("categorical_crossentropy", np.eye(3)[LABELS]),
     ],
 )
-def test_a_loss_of_probabilities_warns_once(loss, y):
+def test_loss_of_probabilities_warns_once(loss, y):
     model = tiny(num_classes=3)
     model.compile("sgd", loss)
     message = r"outputs logits.*`keras.losses.\w*CategoricalCrossentropy\(from_logits=True\)`"
@@ -102,7 +102,7 @@ def test_a_loss_of_probabilities_warns_once(loss, y):
     model.fit(IMAGES, y, verbose=0)
 
 
-def test_what_else_is_refused_before_a_step(compiled):
+def test_invalid_batch_size_and_missing_targets_raise(compiled):
     with pytest.raises(ValueError, match="`batch_size` must be a positive integer.*=0"):
         compiled.fit(IMAGES, LABELS, batch_size=0)
     with pytest.raises(ValueError, match="`y` must hold the targets.* y=None"):
@@ -120,8 +120,8 @@ def changed(index, value):
 
 @pytest.mark.parametrize("way", ["fit", "tensor", "evaluate", "train_on_batch", "validation"])
 @pytest.mark.parametrize("name", ["Graphormer", "SliceGraphormer"])
-def test_a_number_per_target(way, name):
-    """Keras takes NaN, and repeats what is too narrow: both are the end of a model's weights."""
+def test_invalid_regression_targets_raise(way, name):
+    """Keras accepts NaN and broadcasts narrow targets, which would spoil the weights."""
     model = tiny(name)
     model.compile("sgd", keras.losses.MeanAbsoluteError())
     x, before = model.make_inputs(0, 4), model.get_weights()
@@ -145,35 +145,35 @@ def test_a_number_per_target(way, name):
 @pytest.mark.parametrize(
     "loss", ["mse", "huber", "log_cosh", keras.losses.mean_absolute_error, {"head": "mse"}]
 )
-def test_distances_by_any_name(loss):
+def test_regression_losses_check_target_shape(loss):
     model = tiny("Graphormer", targets=1, mean=0.0)
     loss = {model.output_names[0]: loss["head"]} if isinstance(loss, dict) else loss
     x = model.make_inputs(0, 4)
     for right in (NUMBERS[:, 0], NUMBERS[:, :1], NUMBERS[:, 0].tolist()):
-        model.compile("sgd", loss)  # TensorFlow traces no step for both shapes
+        model.compile("sgd", loss)  # on TensorFlow, a step accepts only one of the shapes
         model.evaluate(x, right, verbose=0)
     with pytest.raises(ValueError, match=r"`y` must be \(samples, 1\).*y.shape=\(4, 3\)"):
         model.evaluate(x, NUMBERS, verbose=0)
 
 
-def test_a_loss_of_ones_own_may_know_what_nan_is():
-    def known(y, y_pred):
+def test_custom_loss_accepts_nan():
+    def masked_error(y, y_pred):
         return keras.ops.where(keras.ops.isnan(y), 0.0, abs(y - y_pred))
 
     model = tiny("Graphormer")
-    model.compile("sgd", known)
+    model.compile("sgd", masked_error)
     assert np.isfinite(model.evaluate(model.make_inputs(0, 4), changed((2, 1), np.nan), verbose=0))
 
 
 @pytest.mark.parametrize("loss", ["mse", "mae"])
-def test_other_losses_have_other_targets(loss):
+def test_classifier_with_regression_loss(loss):
     model = tiny(num_classes=3)
     model.compile("sgd", loss)
     model.fit(IMAGES, 7.0 * np.eye(3)[LABELS], verbose=0)
     model.fit(IMAGES, (7.0 * np.eye(3)[LABELS]).tolist(), verbose=0)
 
 
-def test_a_class_may_be_ignored():
+def test_ignore_class():
     model = tiny(num_classes=3)
     model.compile("sgd", SPARSE(from_logits=True, ignore_class=-1))
     model.fit(IMAGES, np.array([0, 1, 2, -1]), verbose=0)
@@ -181,14 +181,14 @@ def test_a_class_may_be_ignored():
         model.fit(IMAGES, np.array([0, 1, 3, -1]), verbose=0)
 
 
-def test_pipelines_and_models_without_a_loss_are_taken(compiled):
+def test_pipeline_and_model_without_loss(compiled):
     compiled.fit(Pipeline(IMAGES, LABELS, batch_size=2), verbose=0)
     model = tiny(num_classes=3)
     model.compile()
     model.predict(IMAGES, verbose=0)
 
 
-def test_targets_that_nobody_uses_are_not_looked_at(compiled):
+def test_predict_ignores_targets(compiled):
     answers = compiled.predict(IMAGES, verbose=0)
     unknown = np.full(4, -1)
     np.testing.assert_allclose(compiled.predict(Batch(unknown), verbose=0), answers, atol=1e-5)
@@ -196,12 +196,12 @@ def test_targets_that_nobody_uses_are_not_looked_at(compiled):
     assert compiled.predict(given, verbose=0, steps=1).shape == answers.shape
 
 
-def test_a_loss_of_ones_own_needs_no_targets():
-    class Alike(type(tiny())):
+def test_custom_compute_loss_needs_no_targets():
+    class CustomLoss(type(tiny())):
         def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
             return keras.ops.mean(y_pred**2)
 
-    model = Alike.from_config({**tiny(num_classes=3).get_config()})
+    model = CustomLoss.from_config({**tiny(num_classes=3).get_config()})
     model.compile("sgd", SPARSE(from_logits=True))
     model.fit(IMAGES, verbose=0)
     model.fit(IMAGES, np.full(4, 9), verbose=0)
@@ -215,7 +215,7 @@ def test_a_loss_of_ones_own_needs_no_targets():
         ([0, 0.5, 2, 1], "`y` must hold class indices.*Received: y with 0.5"),
     ],
 )
-def test_what_holds_no_numbers(y, message, compiled):
+def test_targets_other_than_class_indices_raise(y, message, compiled):
     with pytest.raises(ValueError, match=message):
         compiled.fit(IMAGES, y, verbose=0)
 
@@ -230,7 +230,7 @@ def test_what_holds_no_numbers(y, message, compiled):
     ],
 )
 @pytest.mark.filterwarnings("ignore:The model outputs logits")
-def test_a_loss_by_any_name(loss):
+def test_crossentropy_losses_check_classes(loss):
     model = tiny(num_classes=3)
     model.compile("sgd", loss)
     with pytest.raises(ValueError, match="from 0 to 2"):

@@ -1,4 +1,4 @@
-"""Models answer to texts: by their tokenizer, which goes with them, or by bytes."""
+"""Test text inputs: tokenizers, bytes, pairs, presets, the command line and errors."""
 
 import json
 import pickle
@@ -63,19 +63,19 @@ def make(**arguments):
     return tiny("SimpleTRON", **{"vocabulary_size": 9, "tokenizer": TEXT, **arguments})
 
 
-is_cut = pytest.mark.filterwarnings("ignore:Texts were cut to 8 tokens")
+ignores_truncation = pytest.mark.filterwarnings("ignore:Texts were cut to 8 tokens")
 
 
-@is_cut
-def test_texts_become_what_the_tokenizer_makes_of_them():
+@ignores_truncation
+def test_encode_with_tokenizer():
     inputs = make().encode(["Good films", "a film, good film good film good"])
-    wanted = [[2, 4, 6, 7, 3, 0, 0, 0], [2, 1, 6, 1, 4, 6, 4, 3]]  # What is cut ends as it should.
+    wanted = [[2, 4, 6, 7, 3, 0, 0, 0], [2, 1, 6, 1, 4, 6, 4, 3]]  # Truncated texts end with [SEP].
     assert inputs["tokens"].tolist() == wanted and inputs["tokens"].dtype == "int32"
     np.testing.assert_array_equal(inputs["mask"], np.array(wanted) > 0)
     assert sorted(inputs) == ["mask", "tokens"]
 
 
-def test_threads_read_at_once_and_other_lengths():
+def test_encoder_in_threads_and_with_other_length():
     encode, texts = make().text_encoder(), ["good film " * 200] * 20
     expected = encode(texts, 8)["tokens"]
     with ThreadPoolExecutor(4) as pool:
@@ -91,7 +91,7 @@ CUT = "Texts were cut to 8 tokens, the `max_sequence_length` of"
 @pytest.mark.parametrize(
     ("arguments", "fits", "long"),
     [
-        (dict(tokenizer=TEXT), "good film good film bad film", LONG),  # and [CLS] and [SEP]
+        (dict(tokenizer=TEXT), "good film good film bad film", LONG),  # plus [CLS] and [SEP]
         (dict(tokenizer=None, vocabulary_size=257), "01234567", "0123456789"),
         (dict(tokenizer=TEXT, pairs=True), ("good", "a " * 6), ("good", LONG)),
         (dict(tokenizer=None, vocabulary_size=257, pairs=True), ("0", "01234567"), (LONG, "0")),
@@ -100,7 +100,7 @@ CUT = "Texts were cut to 8 tokens, the `max_sequence_length` of"
     ids=["sub-words", "bytes", "apart", "apart bytes", "joined"],
 )
 @pytest.mark.parametrize("method", ["encode", "predict", "classify"])
-def test_a_cut_text_is_told_once(arguments, fits, long, method):
+def test_truncated_texts_warn_once(arguments, fits, long, method):
     model = make(**arguments)
     call = getattr(model, method)
     assert model.encode([fits])["mask"][..., -1].any()
@@ -109,10 +109,10 @@ def test_a_cut_text_is_told_once(arguments, fits, long, method):
     files = [one.filename for one in caught if str(one.message).startswith(CUT)]
     assert len(files) == 1 and (method != "encode" or files == [__file__])
     call([long])
-    model.text_encoder()([long], 8)  # as data sets are read
+    model.text_encoder()([long], 8)  # used for data sets, without a warning
 
 
-def test_pairs_are_apart_or_joined():
+def test_pairs_are_encoded_separately_or_joined():
     pairs = [("good", "bad films"), ("film", "good")]
     apart = make(pairs=True).encode(pairs)
     assert apart["tokens"].shape == (2, 2, 8)
@@ -123,8 +123,8 @@ def test_pairs_are_apart_or_joined():
     np.testing.assert_array_equal(joined["mask"], joined["tokens"] > 0)
 
 
-@is_cut
-def test_texts_are_bytes_without_a_tokenizer():
+@ignores_truncation
+def test_encode_bytes_without_tokenizer():
     inputs = tiny("SimpleTRON").encode(["aé", "0123456789"])
     assert inputs["tokens"].tolist() == [
         [98, 196, 170, 0, 0, 0, 0, 0], [49, 50, 51, 52, 53, 54, 55, 56]
@@ -142,7 +142,7 @@ def test_texts_are_bytes_without_a_tokenizer():
     ],
     ids=["texts", "apart", "joined"],
 )
-def test_predict_and_classify_take_texts(arguments, texts):
+def test_predict_and_classify_texts(arguments, texts):
     model = make(labels=["a", "b", "c"], **arguments)
     expected = model.predict(model.encode(texts), verbose=0)
     for given in (texts, tuple(texts), np.array(texts), np.array(texts, object)):
@@ -152,7 +152,7 @@ def test_predict_and_classify_take_texts(arguments, texts):
     assert model.classify(texts, top=1)[0][0][0] == "abc"[expected[0].argmax()]
 
 
-def test_every_method_takes_texts():
+def test_train_and_evaluate_on_texts():
     model, texts, labels = make(dropout=0.0), ["good film", "bad", "film"], np.array([0, 1, 2])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     inputs = model.encode(texts)
@@ -193,13 +193,13 @@ def test_every_method_takes_texts():
         (dict(tokenizer='{"model": 1}'), ["a"], "that the library tokenizers can read. Received"),
     ],
 )  # fmt: skip
-def test_wrong_texts_and_models_without_texts(arguments, texts, message):
+def test_invalid_texts_or_tokenizer_raise(arguments, texts, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         make(**arguments).predict(texts)
 
 
 @pytest.mark.once
-def test_arrays_are_named_as_the_model_takes_them():
+def test_invalid_token_arrays_raise():
     model, ids = tiny("SimpleTRON"), np.ones((1, 10), "int32")
     with pytest.raises(
         ValueError, match="texts, or a dict of .*`keras_permix.data.pad_tokens` for"
@@ -217,14 +217,14 @@ def test_arrays_are_named_as_the_model_takes_them():
 
 
 @pytest.mark.once
-def test_objects_are_no_texts():
+def test_object_arrays_must_hold_texts():
     with pytest.raises(ValueError, match="`x` must hold numbers. Received: x of object, shape"):
         tiny().predict(np.full((1, 8, 8, 3), None, object))
     answers = tiny("SimpleTRON").predict(np.array(["a", "b"], object), verbose=0)
     assert answers.shape[0] == 2
 
 
-def test_no_texts_at_all():
+def test_empty_list_and_pixel_model_raise():
     with pytest.raises(ValueError, match=r"`texts` must be a list of str.*Received: texts='\[\]'"):
         make().encode([])
     pixels = SimpleNamespace(get_config=lambda: {"image_size": 8}, name="pixels")
@@ -233,7 +233,7 @@ def test_no_texts_at_all():
 
 
 @pytest.mark.parametrize("given", ["nowhere.json", "[1]", '{"a": 1}', "{"])
-def test_wrong_tokenizer(given, tmp_path):
+def test_invalid_tokenizer_raises(given, tmp_path):
     with pytest.raises(
         ValueError, match="`tokenizer` must be the path or the content of a `tokenizer.json`"
     ):
@@ -244,7 +244,7 @@ def test_wrong_tokenizer(given, tmp_path):
         make(tokenizer=path)
 
 
-def test_library_is_needed_when_texts_come(monkeypatch):
+def test_missing_tokenizers_library_raises_for_texts(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     model = make()
     model.predict(model.make_inputs(0, 1), verbose=0)
@@ -252,7 +252,7 @@ def test_library_is_needed_when_texts_come(monkeypatch):
         model.predict(["good"])
 
 
-def test_tokenizer_goes_with_the_model(tmp_path):
+def test_tokenizer_is_saved_with_model(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text(TEXT, encoding="utf-8")
     model = make(tokenizer=path)
@@ -274,7 +274,7 @@ def preset(tmp_path_factory):
     return folder
 
 
-def test_tokenizer_is_a_file_of_the_preset(preset):
+def test_preset_contains_tokenizer_file(preset):
     assert (preset / "tokenizer.json").read_text(encoding="utf-8") == TEXT
     assert "tokenizer.json" in preset_info(preset).files.names
     assert "tokenizer" not in json.loads((preset / "config.json").read_text())["config"]
@@ -290,8 +290,8 @@ def test_tokenizer_is_a_file_of_the_preset(preset):
     np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
 
 
-def test_a_configuration_names_no_file_as_tokenizer(tmp_path):
-    """Such as one from outside the folder: what is read is listed, and has a checksum."""
+def test_preset_ignores_tokenizer_path_in_config(tmp_path):
+    """Only files that are listed with a checksum are read, so none outside the folder."""
     make(tokenizer=None).save_to_preset(tmp_path / "preset")
     (tmp_path / "outside.json").write_text(TEXT)
     change = {"tokenizer": str(tmp_path / "outside.json")}
@@ -305,7 +305,7 @@ def test_a_configuration_names_no_file_as_tokenizer(tmp_path):
     ("content", "message"),
     [(b"\xff", "tokenizer.json` must be UTF-8 text"), (b"[]", "configuration of Simple")],
 )
-def test_tokenizer_that_is_none(tmp_path, content, message):
+def test_damaged_tokenizer_in_preset_raises(tmp_path, content, message):
     make().save_to_preset(tmp_path / "preset")
     (tmp_path / "preset" / "tokenizer.json").write_bytes(content)
     with pytest.raises(ValueError, match="tokenizer.json` must "):
@@ -315,7 +315,7 @@ def test_tokenizer_that_is_none(tmp_path, content, message):
         SimpleTRON.from_preset(tmp_path / "preset")
 
 
-def test_task_and_command_line_read_by_the_tokenizer(preset, tmp_path, capsys):
+def test_task_and_command_line_use_tokenizer(preset, tmp_path, capsys):
     rows = [{"text": "good film", "label": "a"}, {"text": "bad", "label": "b"}]
     rows.append({"text": "films", "label": "c"})
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")

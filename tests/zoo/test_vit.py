@@ -1,4 +1,4 @@
-"""The ViT family: the papers' numbers, and everything that Keras offers a model."""
+"""Test the ViT family: parameter counts, outputs of the authors' code, features, errors."""
 
 import re
 
@@ -17,7 +17,7 @@ GOLDEN = dict(
 
 
 def golden_model(golden):
-    """The model that a golden file describes."""
+    """Build the model of a golden file."""
     if "shifts" in golden:
         mixer = dict(name="csp", group_size=2, shift=golden["shifts"].tolist())
         return ViT(patch_size=2, mlp_dim=8, mixer=mixer, **GOLDEN)
@@ -26,7 +26,7 @@ def golden_model(golden):
 
 
 def set_golden_weights(model, golden):
-    """Give a model of one block the weights of a golden file, whose names are the authors'."""
+    """Set the weights of a one-block model from a golden file, by the authors' names."""
     block = model.get_layer("block_0")
     pairs = [
         (model.get_layer("patch_embedding"), "patch_kernel", "patch_bias"),
@@ -47,10 +47,10 @@ def set_golden_weights(model, golden):
         layer.set_weights([golden[name] for name in names])
 
 
-# The authors' numbers are for random inputs, whose range these models do not care about.
+# The authors' inputs are random numbers outside the range of images.
 @pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
 @pytest.mark.parametrize("name", ["vit_csp", "vit_mha"])
-def test_model_gives_the_authors_logits(name):
+def test_logits_match_authors(name):
     golden = load_golden(name)
     model = golden_model(golden)
     set_golden_weights(model, golden)
@@ -58,7 +58,7 @@ def test_model_gives_the_authors_logits(name):
     assert_close(to_numpy(logits), golden["logits"], kind="model")
 
 
-def test_patches_are_embedded_as_the_authors_do():
+def test_patch_embedding_matches_authors():
     golden = load_golden("vit_csp")
     model = golden_model(golden)
     set_golden_weights(model, golden)
@@ -83,7 +83,7 @@ TINY_IMAGENET = {**IMAGENET, "pooling": "cls"}
 HEADS = dict(name="attention", num_heads=8, head_dim=64)
 HEADS_WITH_BIAS = dict(name="attention", num_heads=6, head_dim=64, use_qkv_bias=True)
 SORT = dict(name="slice_sort")
-# Those of which no recipe is; `test_recipe.py` has the others.
+# Models without a recipe; `test_recipe.py` tests those with a recipe.
 PAPER_COUNTS = {
     "ImageNet CSP value bias": (IMAGENET, dict(name="csp", use_value_bias=True), 18_502_504),
     "ImageNet CSP inner 768 value bias": (
@@ -110,13 +110,13 @@ def test_parameters_are_the_papers(row):
 
 
 def test_unused_parameters_are_absent_by_default():
-    """Mean pooling has no class token: its weights and its position row are the difference."""
+    """With mean pooling, the class token and its position are unused."""
     with_unused, without = tiny(), tiny(keep_unused_params=False)
     assert with_unused.count_params() - without.count_params() == 2 * 8
 
 
 @pytest.mark.parametrize(("cls", "mixer"), [(CSPViT, "csp"), (SliceViT, "slice_sort")])
-def test_class_is_vit_with_its_mixer(cls, mixer):
+def test_class_equals_vit_with_mixer(cls, mixer):
     arguments = dict(image_size=8, patch_size=2, hidden_dim=8, num_layers=2, mlp_dim=8)
     model, vit = cls(**arguments), ViT(**arguments, mixer=mixer)
     vit.set_weights(model.get_weights())
@@ -128,8 +128,8 @@ def test_class_is_vit_with_its_mixer(cls, mixer):
     ("pooling", "pool"),
     [("mean", lambda x: x.mean(1)), ("max", lambda x: x.max(1)), ("cls", lambda x: x[:, 0])],
 )
-def test_head_reads_the_pooled_tokens(pooling, pool):
-    model = tiny("SliceViT", pooling=pooling)  # sorts any number of tokens
+def test_head_uses_pooled_tokens(pooling, pool):
+    model = tiny("SliceViT", pooling=pooling)  # accepts any number of tokens
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
     (tokens,) = model.features(images, layers=[-1])
     assert tokens.shape == (2, 16 + (pooling == "cls"), 8)
@@ -140,7 +140,7 @@ def test_head_reads_the_pooled_tokens(pooling, pool):
     assert_close(to_numpy(model(images)), (x * gamma + beta) @ kernel + bias, kind="model")
 
 
-def test_features_come_in_the_order_asked_for():
+def test_features_are_in_requested_order():
     model = tiny(num_layers=3)
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
     first, second, third = model.features(images)
@@ -155,21 +155,21 @@ def test_features_come_in_the_order_asked_for():
 
 @pytest.mark.once
 @pytest.mark.parametrize("layers", [[2], [-3], [], True, [0, False], 1.0, "0", np.arange(3)])
-def test_features_of_no_block_are_refused(layers):
+def test_features_of_invalid_layers_raise(layers):
     with pytest.raises(ValueError, match=r"`layers` must be indices of the 2 blocks.*layers=\("):
         tiny().features(np.zeros((1, 8, 8, 3), "uint8"), layers=layers)
 
 
 @pytest.mark.once
-def test_another_size_of_image_keeps_the_delays_of_a_causal_mixer(tmp_path):
-    mixer = dict(name="causal_csp", delays=4, inner_dim=4)  # 1, 2, 3 and 4: a row of the grid
+def test_new_image_size_scales_causal_delays(tmp_path):
+    mixer = dict(name="causal_csp", delays=4, inner_dim=4)  # 1, 2, 3 and 4: one row of the grid
     tiny(mixer=mixer).save_to_preset(tmp_path / "preset")
     model = CSPViT.from_preset(tmp_path / "preset", image_size=16)
     for index in range(2):
         assert model.get_layer(f"block_{index}").mixer.delays == [2, 4, 14, 16]
 
 
-def test_other_sizes_are_resized_as_pillow_does():
+def test_resizing_matches_pillow():
     from PIL import Image
 
     images = np.random.default_rng(0).integers(0, 256, (1, 20, 13, 3), "uint8")
@@ -181,7 +181,7 @@ def test_other_sizes_are_resized_as_pillow_does():
     assert_close(to_numpy(preprocessor(preprocessor.resized(images))), expected, kind="model")
 
 
-def test_a_plain_image_gives_the_same_logits_at_any_size():
+def test_plain_image_has_same_logits_at_any_size():
     model = tiny()
     expected = model.predict(np.full((1, 8, 8, 3), 77, "uint8"), verbose=0)
     for height, width in ((16, 16), (5, 11), (9, 3)):
@@ -226,25 +226,26 @@ def test_a_plain_image_gives_the_same_logits_at_any_size():
         ),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         tiny(**arguments)
 
 
 @pytest.mark.parametrize("size", [dict(pooling="cls"), dict(image_size=6)])
-def test_ragged_groups_take_odd_numbers_of_tokens(size):
+def test_ragged_groups_accept_odd_numbers_of_tokens(size):
     model = tiny(mixer=dict(name="csp", ragged=True), **size)
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
     assert np.isfinite(to_numpy(model(images))).all()
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 8, 4), (2, 8, 8, 1), (2, 8, 8), (2, 3, 8, 8)])
-def test_images_of_other_channels_are_refused(shape):
+def test_images_with_wrong_shape_raise(shape):
     model = tiny(num_layers=1)
     model.compile("sgd", "mse")
     message = (
         r"`images` must have the shape \(batch, height, width, 3\).*Received: images.shape=|"
-        rf"'images' .*found shape={re.escape(str((None, *shape[1:])))}"  # Keras', of symbolic ones
+        # For symbolic inputs, Keras raises an error first.
+        rf"'images' .*found shape={re.escape(str((None, *shape[1:])))}"
     )
     images = np.zeros(shape, "float32")
     calls = [

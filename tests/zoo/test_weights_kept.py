@@ -1,4 +1,7 @@
-"""A call that fails or is stopped costs a model nothing. Keras on JAX has its weights out then."""
+"""Test that failed and interrupted calls keep the weights.
+
+On JAX, Keras takes the weights out of the model during a call.
+"""
 
 import keras
 import numpy as np
@@ -11,7 +14,7 @@ LABELS = np.arange(8) % 3
 
 
 class Stop(keras.callbacks.Callback):
-    """Ctrl-C at the second batch."""
+    """Raise KeyboardInterrupt at the second batch."""
 
     def __init__(self, method):
         super().__init__()
@@ -36,7 +39,7 @@ def model():
 
 
 @pytest.mark.parametrize("method", ["predict", "test"])
-def test_what_is_stopped_leaves_the_weights(method, model):
+def test_interrupted_inference_keeps_weights(method, model):
     before = model.get_weights()
     with pytest.raises(KeyboardInterrupt):
         if method == "predict":
@@ -48,7 +51,7 @@ def test_what_is_stopped_leaves_the_weights(method, model):
     model.fit(IMAGES, LABELS, verbose=0)
 
 
-def test_training_that_is_stopped_keeps_its_steps(model):
+def test_interrupted_training_keeps_finished_steps(model):
     before = model.get_weights()
     with pytest.raises(KeyboardInterrupt):
         model.fit(IMAGES, LABELS, batch_size=2, verbose=0, callbacks=[Stop("train")])
@@ -58,7 +61,7 @@ def test_training_that_is_stopped_keeps_its_steps(model):
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
-def test_a_first_step_that_fails_leaves_the_weights(method, model, monkeypatch):
+def test_failed_first_step_keeps_weights(method, model, monkeypatch):
     before, answers = model.get_weights(), model.predict(IMAGES, verbose=0)
     head = model.get_layer("head")
     model.train_function = model.test_function = model.predict_function = None
@@ -73,7 +76,7 @@ def test_a_first_step_that_fails_leaves_the_weights(method, model, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
-def test_a_model_that_averages_its_weights_learns_on(dtype):
+def test_training_resumes_after_weight_averaging(dtype):
     model = tiny(num_classes=3, dtype=dtype)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(0.01, use_ema=True, ema_momentum=0.5), loss)

@@ -1,4 +1,4 @@
-"""What a model of texts comes to on two replicas of TensorFlow, and on one: lines of JSON."""
+"""Print the results of a text model on two TensorFlow replicas, and without replicas, as JSON."""
 
 import json
 
@@ -21,7 +21,7 @@ def make():
 
 
 def numbers(model):
-    """Those of every way in, by its name."""
+    """Yield names and results of all ways to pass data."""
     arrays = model.encode(TEXTS)
     data = tf.data.Dataset.from_tensor_slices((arrays, CLASSES)).batch(4)
     ways = {

@@ -1,4 +1,4 @@
-"""Graphs to test with, preprocessed by breadth-first search, and batches of them."""
+"""Provide test graphs, preprocessed by breadth-first search, and batches of them."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from keras_permix.data import pad_graphs
 
 
 def make_graph(edges, nodes, seed=0):
-    """A graph of random features, preprocessed by breadth-first search."""
+    """Return a graph with random features, preprocessed by breadth-first search."""
     rng = np.random.default_rng(seed)
     neighbors = {node: [] for node in range(nodes)}
     edge_type = np.zeros((nodes, nodes, 2), int)
@@ -38,7 +38,7 @@ def make_graph(edges, nodes, seed=0):
     }
 
 
-# A ring with a tail, two nodes and one apart, and a path too long to be seen from end to end.
+# A ring with a tail, an edge and an isolated node, and a path beyond the maximum distance.
 GRAPHS = [
     make_graph([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (4, 5), (5, 6)], 7, seed=1),
     make_graph([(0, 1)], 3, seed=2),
@@ -51,7 +51,7 @@ TOKENS = np.random.default_rng(0).normal(size=(3, 24, 8)).astype("float32")
 
 
 def graph_inputs(graphs):
-    """A batch of the first graphs with five hops, and tokens, zero where there is padding."""
+    """Return a batch of graphs with five hops, and tokens that are zero at padding."""
     batch = pad_graphs(graphs, hops=5)
     tokens = np.zeros((len(graphs), *batch["attn_bias"].shape[1:2], 8), "float32")
     for index, graph in enumerate(graphs):

@@ -1,4 +1,4 @@
-"""Molecules in flat arrays, which many of them keep in a cache."""
+"""Test molecules in flat arrays, and the cache of large sets."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SMILES = ["CCO", "C", "c1ccccc1", "C#N"]
 
 @pytest.fixture
 def parsed(tmp_path, monkeypatch):
-    """The lists of SMILES that were parsed; three molecules and more are kept."""
+    """Record the parsed lists of SMILES, and cache sets of three molecules or more."""
     lists, parse = [], flat.parse_flat
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(cached, "MANY", 3)
@@ -31,7 +31,7 @@ def check(graphs, smiles):
             assert array.dtype == wanted.dtype
 
 
-def test_graphs_by_index_slice_and_order(parsed):
+def test_graphs_can_be_indexed_and_sliced(parsed):
     graphs = flat.flat_molecules("some", SMILES)
     check(graphs, SMILES)
     source = GraphSource(graphs, np.arange(4.0)[:, None])[np.array([3, 0, 2])][1:]
@@ -42,7 +42,7 @@ def test_graphs_by_index_slice_and_order(parsed):
     assert graphs[-1][0].shape == (2, 9)
 
 
-def test_many_molecules_are_parsed_once(parsed, tmp_path, monkeypatch):
+def test_large_sets_are_parsed_once(parsed, tmp_path, monkeypatch):
     for _ in range(2):
         check(flat.flat_molecules("some", iter(SMILES)), SMILES)
     assert parsed == [SMILES]
@@ -52,7 +52,7 @@ def test_many_molecules_are_parsed_once(parsed, tmp_path, monkeypatch):
     assert parsed == [SMILES, SMILES[::-1], SMILES]
 
 
-def test_another_rdkit_may_say_otherwise(parsed, monkeypatch):
+def test_other_rdkit_version_parses_again(parsed, monkeypatch):
     flat.flat_molecules("some", SMILES)
     monkeypatch.setattr(flat, "rdkit_version", lambda: "another")
     flat.flat_molecules("some", SMILES)
@@ -60,7 +60,7 @@ def test_another_rdkit_may_say_otherwise(parsed, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [0, 3, 4])
-def test_molecules_are_parsed_some_at_a_time(monkeypatch, count):
+def test_parsing_in_chunks_gives_the_same_arrays(monkeypatch, count):
     whole = flat.parse_flat(SMILES[:count])
     monkeypatch.setattr("keras_permix.data.graphs.smiles.AT_ONCE", 2)
     for name, array in flat.parse_flat(iter(SMILES[:count])).items():
@@ -69,13 +69,13 @@ def test_molecules_are_parsed_some_at_a_time(monkeypatch, count):
         flat.parse_flat([*SMILES[:3], "C1"])
 
 
-def test_few_molecules_are_not_kept(parsed, tmp_path):
+def test_small_sets_are_not_cached(parsed, tmp_path):
     for _ in range(2):
         check(flat.flat_molecules("some", SMILES[:2]), SMILES[:2])
     assert len(parsed) == 2 and not (tmp_path / "home").exists()
 
 
-def test_batches_from_the_cache_are_those_of_parsed_molecules(parsed, tmp_path):
+def test_cached_batches_match_parsed_molecules(parsed, tmp_path):
     lines = "\n".join(f"{smiles},{number}" for number, smiles in enumerate(SMILES))
     (tmp_path / "a.csv").write_text("smiles,y\n" + lines)
     batches = [

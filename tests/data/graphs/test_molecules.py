@@ -1,7 +1,7 @@
-"""SMILES become the graphs that the Open Graph Benchmark describes, and sets of them are read.
+"""Test graphs of molecules with the features of the Open Graph Benchmark, and molecule data sets.
 
-`qm9_sample.csv` are 42 molecules of QM9 (Ramakrishnan et al., 2014, open data on figshare), with
-the gap between HOMO and LUMO in hartree.
+`qm9_sample.csv` contains 42 molecules of QM9 (Ramakrishnan et al., 2014, open data on figshare),
+with the HOMO-LUMO gap in hartree.
 """
 
 import csv
@@ -23,9 +23,9 @@ pytest.importorskip("rdkit", reason="rdkit is not installed")
 SAMPLE = Path(__file__).parent / "qm9_sample.csv"
 ROWS = list(csv.DictReader(SAMPLE.read_text(encoding="utf-8").splitlines()))
 SMILES = [row["smiles"] for row in ROWS]
-# An atom of a molecule, and the nine features that `ogb/utils/features.py` gives it by definition.
+# SMILES and index of an atom -> its nine features as defined in `ogb/utils/features.py`.
 ATOMS = {
-    # The example in that file; its chirality is that among neighbors in canonical order.
+    # The example in that file; chirality refers to the canonical order of the neighbors.
     ("Cl[C@H](/C=C/C)Br", 1): [5, 1, 4, 5, 1, 0, 2, 0, 0],
     ("C", 0): [5, 0, 4, 5, 4, 0, 2, 0, 0],
     ("CCO", 2): [7, 0, 2, 5, 1, 0, 2, 0, 0],
@@ -35,14 +35,14 @@ ATOMS = {
     ("N#CC[O-]", 3): [7, 0, 1, 4, 0, 0, 2, 0, 0],
     ("[CH3]", 0): [5, 0, 3, 5, 3, 1, 2, 0, 0],
     ("FS(F)(F)(F)(F)F", 1): [15, 0, 6, 5, 0, 0, 4, 0, 0],
-    # What the lists of that file do not name has their last index.
+    # Values that are not in the lists of that file get the last index.
     ("*C", 0): [118, 0, 1, 5, 0, 0, 5, 0, 0],
     ("[H][H]", 0): [0, 0, 1, 5, 0, 0, 5, 0, 0],
     ("[Fe+6]", 0): [25, 0, 0, 11, 0, 0, 5, 0, 0],
     ("F[Pt@SP1](Cl)(Br)I", 1): [77, 4, 4, 5, 0, 0, 5, 0, 0],
 }
 BONDS = {
-    ("Cl[C@H](/C=C/C)Br", 2): [1, 2, 0],  # as above
+    ("Cl[C@H](/C=C/C)Br", 2): [1, 2, 0],  # the example in that file
     ("C/C=C\\C", 1): [1, 1, 0],
     ("CCO", 0): [0, 0, 0],
     ("CC#N", 1): [2, 0, 0],
@@ -53,19 +53,19 @@ BONDS = {
 
 
 @pytest.mark.parametrize(("molecule", "atom"), ATOMS)
-def test_features_of_an_atom(molecule, atom):
+def test_atom_features(molecule, atom):
     ((atoms, _),) = parse_smiles([molecule])
     assert ATOMS[molecule, atom] in atoms.tolist()
 
 
 @pytest.mark.parametrize(("molecule", "bond"), BONDS)
-def test_features_of_a_bond(molecule, bond):
+def test_bond_features(molecule, bond):
     ((_, bonds),) = parse_smiles([molecule])
     assert BONDS[molecule, bond] in bonds[:, 2:].tolist()
 
 
-def test_molecules_are_graphs():
-    """Also those of one atom, and of parts that no bond joins."""
+def test_smiles_match_preprocessed_graphs():
+    """Cover single atoms and disconnected molecules, too."""
     molecules = [*SMILES, "C1CC2CCC1CC2", "[Na+].CC[O-]", "C" * 24]
     graphs = parse_smiles(molecules)
     expected = pad_graphs([oracle.preprocess(*graph) for graph in graphs])
@@ -88,8 +88,8 @@ SPELLED = (
 
 
 @pytest.mark.parametrize("smiles", SPELLED)
-def test_every_spelling_gives_the_same_arrays(smiles):
-    """Models that sort by node position would predict something else for each."""
+def test_equivalent_smiles_give_the_same_arrays(smiles):
+    """Otherwise, models that depend on node positions would predict different values."""
     from rdkit import Chem
 
     molecule = Chem.MolFromSmiles(smiles)
@@ -99,7 +99,7 @@ def test_every_spelling_gives_the_same_arrays(smiles):
         np.testing.assert_array_equal(arrays, arrays[:1].repeat(len(arrays), 0), err_msg=name)
 
 
-def test_isomers_differ_and_map_numbers_do_not():
+def test_isomers_differ_but_map_numbers_are_ignored():
     for isomers in (("F/C=C/F", "F/C=C\\F"), ("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O")):
         first, second = parse_smiles(isomers)
         assert any((a != b).any() for a, b in zip(first, second, strict=True))
@@ -118,13 +118,13 @@ def test_isomers_differ_and_map_numbers_do_not():
         ([], ValueError, "at least one molecule.*0 molecules"),
     ],
 )
-def test_wrong_smiles_are_named(smiles, error, message, capfd):
+def test_invalid_smiles_raise(smiles, error, message, capfd):
     with pytest.raises(error, match=message):
         from_smiles(smiles)
     assert capfd.readouterr() == ("", "")
 
 
-def test_large_molecules_need_a_higher_limit():
+def test_molecule_larger_than_max_atoms_raises():
     with pytest.raises(ValueError, match=r"at most 512 atoms. Set `max_atoms`.*\[1\] with 513 at"):
         from_smiles(["C", "C" * 513])
     assert from_smiles(["C" * 6], max_atoms=6)["x"].shape[1] == 6
@@ -132,18 +132,18 @@ def test_large_molecules_need_a_higher_limit():
         from_smiles(["C" * 6], max_atoms=5)
 
 
-def test_too_few_nodes():
+def test_too_few_nodes_raises():
     with pytest.raises(ValueError, match="up to 3 atoms, nodes=2"):
         from_smiles(["CCO"], nodes=2)
 
 
-def test_rdkit_is_asked_for(monkeypatch):
+def test_missing_rdkit_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "rdkit", None)
     with pytest.raises(ImportError, match=r'pip install "keras_permix\[graph\]"'):
         from_smiles(["CCO"])
 
 
-def test_a_file_of_molecules():
+def test_load_molecules_from_csv():
     files = dict(train=SAMPLE.name, test=SAMPLE.name, labels=("HOMO_LUMO_gap_au",))
     data = load_graphs("sample", SAMPLE.parent, **files, hops=2)
     inputs, targets = Pipeline(*data.train, batch_size=42)[0]
@@ -155,7 +155,7 @@ def test_a_file_of_molecules():
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "abc", ""])
-def test_targets_are_numbers(number, tmp_path):
+def test_invalid_target_raises(number, tmp_path):
     (tmp_path / "some.csv").write_text(f"smiles,y\nCCO,1.5\nCCC,{number}\n")
     with pytest.raises(ValueError, match="Every row must have a number under 'y'.*'CCC'"):
         load_graphs("mine", tmp_path, train="some.csv", test="some.csv")
@@ -163,7 +163,7 @@ def test_targets_are_numbers(number, tmp_path):
 
 @pytest.fixture
 def esol(tmp_path, monkeypatch):
-    """A folder with a miniature of ESOL, whose SMILES end with a blank as some of the set do."""
+    """Write a miniature of ESOL. Its SMILES end with a space, as some in the real set do."""
     lines = [f"{row['smiles']} ,{number}" for number, row in enumerate(ROWS)]
     path = tmp_path / "esol.csv"
     path.write_text("\n".join(["smiles,measured log solubility in mols per litre", *lines]))
@@ -171,7 +171,7 @@ def esol(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_known_set_is_split_by_its_seed(esol):
+def test_known_set_is_split_by_seed(esol):
     data = load_graphs("esol", esol)
     (train, _), (test, _) = data.train, data.test
     assert (len(train), len(test), data.labels) == (38, 4, ("log_solubility",))
@@ -186,10 +186,10 @@ def test_a_known_set_is_split_by_its_seed(esol):
     assert other.tolist() != test.targets.tolist()
 
 
-def test_esol_by_its_first_name(esol, monkeypatch):
+def test_esol_with_original_file_name(esol, monkeypatch):
     targets = load_graphs("esol", esol).test[0].targets
     file = (esol / "esol.csv").rename(esol / "delaney-processed.csv")
-    with pytest.raises(ValueError, match="delaney-processed.csv"):  # which is not the real one
+    with pytest.raises(ValueError, match="delaney-processed.csv"):  # has the wrong checksum
         load_graphs("esol", esol)
     monkeypatch.setitem(SHA256, file.name, hashlib.sha256(file.read_bytes()).hexdigest())
     np.testing.assert_array_equal(load_graphs("esol", esol).test[0].targets, targets)
@@ -203,13 +203,13 @@ def test_esol_by_its_first_name(esol, monkeypatch):
         ("zinc", {}, "`name` must be one of esol, qm9, or"),
     ],
 )
-def test_wrong_sets_are_named(name, options, rule, esol):
+def test_invalid_names_and_labels_raise(name, options, rule, esol):
     with pytest.raises(ValueError, match=rule):
         load_graphs(name, esol, **options)
 
 
-def test_real_sets():
-    """ESOL is as large, and on average as soluble, in log10 of mol/l, as it is said to be."""
+def test_real_esol():
+    """Compare the sizes and the mean log10 solubility (mol/l) with the published values."""
     folder = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere"))
     if not (folder / "esol.csv").is_file():
         pytest.skip("KERAS_PERMIX_DATA holds no ESOL")

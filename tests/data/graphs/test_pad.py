@@ -1,4 +1,4 @@
-"""Batches of graphs are those of the authors' code, and padding is zeros that nobody sees."""
+"""Test `pad_graphs`: agreement with the authors' code, padding, masks and errors."""
 
 import numpy as np
 import pytest
@@ -12,17 +12,17 @@ NAMES = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")
 
 
 def golden_graphs():
-    """The two graphs of the golden file, preprocessed."""
+    """Return the two preprocessed graphs of the golden file."""
     graphs = [{name: GOLDEN[f"g{i}_{name}"] for name in NAMES} for i in (0, 1)]
     return [{**graph, "y": y} for graph, y in zip(graphs, GOLDEN["batch_y"], strict=True)]
 
 
 def chain(nodes, **options):
-    """Nodes in a row."""
+    """Return a path graph."""
     return make_graph([(node, node + 1) for node in range(nodes - 1)], nodes, **options)
 
 
-def test_batch_is_that_of_the_authors():
+def test_batch_matches_authors():
     batch = pad_graphs(golden_graphs())
     assert {f"batch_{name}" for name in batch} == {n for n in GOLDEN if n.startswith("batch_")}
     for name, array in batch.items():
@@ -47,7 +47,7 @@ def test_smaller_graph_is_padded(nodes):
     assert (batch["attn_bias"][1, :, 3:] == -np.inf).all()
 
 
-def test_far_nodes_do_not_see_each_other():
+def test_distant_nodes_are_masked():
     graphs = [chain(24), make_graph([(0, 1)], 3)]
     bias = pad_graphs(graphs)["attn_bias"]
     distance = np.abs(np.arange(24)[:, None] - np.arange(24))
@@ -61,7 +61,7 @@ def test_far_nodes_do_not_see_each_other():
 
 
 @pytest.mark.parametrize(("hops", "kept"), [(None, 20), (2, 2), (25, 25)])
-def test_hops_are_cut_and_padded(hops, kept):
+def test_hops_are_truncated_and_padded(hops, kept):
     graph = chain(24)
     paths = pad_graphs([graph], hops=hops)["edge_input"]
     assert paths.shape == (1, 24, 24, kept, 2)
@@ -102,7 +102,7 @@ def test_directed_graphs_and_graphs_without_edges():
         (dict(spatial_pos=np.full((3, 3), 511)), {}, "`spatial_pos` must be from 0 to 510.*511"),
     ],
 )
-def test_wrong_graph_is_named(change, options, message):
+def test_invalid_graphs_raise(change, options, message):
     graphs = [] if change is None else [chain(3), {**chain(3), **change}]
     graphs = [{k: v for k, v in graph.items() if v is not None} for graph in graphs]
     with pytest.raises(ValueError, match=f"(?s){message}"):

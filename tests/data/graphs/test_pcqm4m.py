@@ -1,4 +1,4 @@
-"""PCQM4M's files are read as OGB writes them: molecules of QM9 in their form."""
+"""Test PCQM4M files in the format of OGB, with molecules of QM9."""
 
 import csv
 import gzip
@@ -27,7 +27,7 @@ SPLIT = {
 
 
 def write(folder, split=SPLIT, gaps=GAPS):
-    """The files of the second version: what is not given away is left out."""
+    """Write the files of PCQM4Mv2. As in the real set, the test parts have no targets."""
     raw = folder / "pcqm4m-v2/raw"
     raw.mkdir(parents=True)
     known = {*SPLIT["train"], *SPLIT["valid"]}
@@ -57,12 +57,12 @@ def test_training_and_validation_parts(tmp_path):
         ({**SPLIT, "valid": np.arange(12) == 3}, "UnpicklingError"),
     ],
 )
-def test_another_split_is_refused(split, message, tmp_path):
+def test_invalid_split_raises(split, message, tmp_path):
     with pytest.raises(ValueError, match=f"must hold arrays `train` and `valid`.*{message}"):
         load_graphs("pcqm4m_v2", write(tmp_path, split))
 
 
-def test_files_that_are_none(tmp_path, monkeypatch):
+def test_missing_or_damaged_files_raise(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="pcqm4m_kddcup2021/raw/data.csv.gz"):
         load_graphs("pcqm4m")
@@ -80,14 +80,14 @@ class Malicious:
         return os.mkdir, (self.path,)
 
 
-def test_nothing_that_a_split_names_is_run(tmp_path):
+def test_malicious_split_is_not_executed(tmp_path):
     folder = write(tmp_path, {**SPLIT, "more": Malicious(tmp_path / "made")})
     with pytest.raises(ValueError, match="must hold arrays.*UnpicklingError"):
         load_graphs("pcqm4m_v2", folder)
     assert not (tmp_path / "made").exists()
 
 
-def test_a_split_needs_pytorch(tmp_path, monkeypatch):
+def test_missing_torch_raises(tmp_path, monkeypatch):
     folder = write(tmp_path)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="split_dict.pt requires the package torch"):

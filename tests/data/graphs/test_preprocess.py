@@ -1,4 +1,4 @@
-"""Graphs are preprocessed as the authors' code does, and read from files of JSON lines."""
+"""Test preprocessing of graphs against the authors' code, and graphs in JSON lines."""
 
 import json
 
@@ -18,31 +18,31 @@ NAMES = ("x", "in_degree", "spatial_pos", "attn_edge_type", "edge_input")
 
 
 def golden_edges(index):
-    """Each undirected edge of a golden graph once, with its features."""
+    """Return each undirected edge of a golden graph once, with its features."""
     ends, features = (GOLDEN[f"g{index}_raw_edge_{kind}"] for kind in ("index", "attr"))
     edges = np.concatenate([ends.T, features], axis=1)
     return edges[edges[:, 0] < edges[:, 1]]
 
 
-def test_tables_hold_what_is_preprocessed():
+def test_table_sizes_match():
     assert preprocess.ROWS == graph_embedding.ROWS
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_graph_is_that_of_the_authors(index):
+def test_graph_matches_authors(index):
     graph = preprocess_graph(GOLDEN[f"g{index}_raw_x"], golden_edges(index))
     for name in NAMES:
         np.testing.assert_array_equal(graph[name], GOLDEN[f"g{index}_{name}"], err_msg=name)
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: f"{len(graph['x'])} nodes")
-def test_distances_are_those_of_a_breadth_first_search(graph):
+def test_distances_match_breadth_first_search(graph):
     (distance,), _ = shortest_paths(graph["attn_edge_type"].any(-1)[None])
     np.testing.assert_array_equal(distance, graph["spatial_pos"])
 
 
 def random_graph(rng):
-    """A graph in which most nodes are joined by several shortest paths, or by none."""
+    """Return a random graph. Most pairs of nodes have several shortest paths or no path."""
     nodes = rng.integers(1, 15)
     edges = np.sort(rng.integers(0, nodes, (rng.integers(0, 2 * nodes), 2)))
     edges = rng.permuted(np.unique(edges, axis=0), axis=1)
@@ -51,7 +51,7 @@ def random_graph(rng):
 
 
 @pytest.mark.parametrize("options", [{}, dict(nodes=17, hops=3), dict(hops=20, max_distance=2)])
-def test_graphs_together_are_those_one_by_one(options):
+def test_batched_graphs_match_single_graphs(options):
     rng = np.random.default_rng(0)
     graphs = [random_graph(rng) for _ in range(200)]
     alone = [oracle.preprocess(*graph) for graph in graphs]
@@ -75,7 +75,7 @@ ROWS = [
 ]
 
 
-def test_batches_of_a_file(tmp_path):
+def test_batches_from_json_lines(tmp_path):
     write(tmp_path / "graphs.jsonl", ROWS)
     files = dict(train="graphs.jsonl", test="graphs.jsonl", labels=("gap", "mass"))
     data = load_graphs("mine", tmp_path, **files)
@@ -106,7 +106,7 @@ def test_batches_of_a_file(tmp_path):
         ),
     ],
 )
-def test_a_row_that_is_no_graph(tmp_path, row, rule):
+def test_invalid_row_raises(tmp_path, row, rule):
     write(tmp_path / "graphs.jsonl", [{"nodes": [[1]], "edges": [], "y": 0}, row])
     with pytest.raises(ValueError, match=rule):
         load_graphs("mine", tmp_path, train="graphs.jsonl", test="graphs.jsonl")

@@ -1,4 +1,4 @@
-"""Miniatures of the data files, in the formats that `load_images` reads."""
+"""Write miniatures of the data files, in the formats that `load_images` reads."""
 
 import gzip
 import hashlib
@@ -13,7 +13,7 @@ from keras_permix.data.files import SHA256
 
 
 def write_cifar10(folder, count=6):
-    """Write `cifar10.zip` with two strips a part. Returns the arrays that are in it."""
+    """Write `cifar10.zip` with two strips per part, and return its arrays."""
     rng = np.random.default_rng(0)
     parts = {}
     with zipfile.ZipFile(folder / "cifar10.zip", "w") as archive:
@@ -30,7 +30,7 @@ def write_cifar10(folder, count=6):
 
 
 def write_mnist(folder, count=5):
-    """Write the four idx files. Returns the arrays that are in them."""
+    """Write the four idx files, and return their arrays."""
     rng = np.random.default_rng(1)
     parts = {}
     for part, name in (("train", "train"), ("test", "t10k")):
@@ -45,6 +45,6 @@ def write_mnist(folder, count=5):
 
 
 def trust(monkeypatch, folder):
-    """Take the files of `folder` for the real ones."""
+    """Register the checksums of the files in `folder` as those of the real files."""
     for path in folder.iterdir():
         monkeypatch.setitem(SHA256, path.name, hashlib.sha256(path.read_bytes()).hexdigest())

@@ -1,4 +1,4 @@
-"""Miniatures of CIFAR as its authors give it away: pickles of Python 2, or rows of bytes."""
+"""Write miniatures of CIFAR in the official formats: Python 2 pickles and binary files."""
 
 import io
 import pickle
@@ -7,7 +7,7 @@ import tarfile
 import numpy as np
 
 BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
-# Name of the archive -> folder in it, files of either part, classes, and whether they are pickles.
+# Archive -> its folder, files of both parts, number of classes, and whether files are pickles.
 ARCHIVES = {
     "cifar-10-python.tar.gz": ("cifar-10-batches-py", (BATCHES, ["test_batch"]), 10, True),
     "cifar-100-python.tar.gz": ("cifar-100-python", (["train"], ["test"]), 100, True),
@@ -19,7 +19,7 @@ ARCHIVES = {
 
 
 class Python2(pickle._Pickler):
-    """Writes bytes as the texts that they were in Python 2."""
+    """Pickler that writes bytes as strings of Python 2."""
 
     dispatch = dict(pickle._Pickler.dispatch)
 
@@ -31,14 +31,14 @@ class Python2(pickle._Pickler):
 
 
 def pickled(value):
-    """The pickle of a value as Python 2 and the NumPy of its time wrote it."""
+    """Return the pickle of a value as written by Python 2 with NumPy 1."""
     file = io.BytesIO()
     Python2(file, protocol=2).dump(value)
     return file.getvalue().replace(b"numpy._core.", b"numpy.core.")
 
 
 def make_batch(rng, classes, is_pickled, count=3):
-    """A file of a batch, and the images and labels that are in it."""
+    """Return the content of a batch file, and the images and labels in it."""
     images = rng.integers(0, 256, (count, 32, 32, 3), dtype="uint8")
     labels = rng.integers(0, classes, count, dtype="uint8")
     rows = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(count, -1)
@@ -53,7 +53,7 @@ def make_batch(rng, classes, is_pickled, count=3):
 
 
 def write_archive(folder, name):
-    """Write an archive. Returns the arrays that are in it, of the training and the test part."""
+    """Write an archive, and return the arrays of its training and test parts."""
     inner, parts, classes, is_pickled = ARCHIVES[name]
     rng = np.random.default_rng(0)
     written = []

@@ -1,4 +1,4 @@
-"""Augmentation by recipe: right for each image, and the same for the same batch of a run."""
+"""Test augmentation: transformations of images and labels, determinism and errors."""
 
 import importlib.util
 
@@ -27,7 +27,7 @@ def augment(spec, images=IMAGES, labels=LABELS, seed=0, epoch=0, index=0):
 
 
 def windows(image, padding):
-    """Every crop of a padded image, with its offset."""
+    """Return all crops of a padded image by their offsets."""
     height, width, _ = image.shape
     padded = np.zeros((height + 2 * padding, width + 2 * padding, 3), image.dtype)
     padded[padding : padding + height, padding : padding + width] = image
@@ -39,7 +39,7 @@ def windows(image, padding):
     }
 
 
-def test_crop_cuts_each_image_at_an_offset_of_its_own():
+def test_crop_uses_a_random_offset_per_image():
     cropped = random_crop(IMAGES, np.random.default_rng(0), padding=2)
     offsets = []
     for image, crop in zip(IMAGES, cropped, strict=True):
@@ -48,7 +48,7 @@ def test_crop_cuts_each_image_at_an_offset_of_its_own():
     assert {top for top, _ in offsets} == {left for _, left in offsets} == set(range(5))
 
 
-def test_flip_mirrors_some_of_the_images():
+def test_flip_mirrors_some_images():
     flipped = random_flip(IMAGES, np.random.default_rng(0))
     kept = [np.array_equal(a, b) for a, b in zip(IMAGES, flipped, strict=True)]
     mirrored = [np.array_equal(a[:, ::-1], b) for a, b in zip(IMAGES, flipped, strict=True)]
@@ -56,7 +56,7 @@ def test_flip_mirrors_some_of_the_images():
     assert 7 < sum(kept) < 21
 
 
-def test_crop_and_flip_leave_dtype_labels_and_input():
+def test_crop_and_flip_keep_dtype_labels_and_input():
     before = IMAGES.copy()
     images, labels = augment(dict(crop_padding=2, flip=True))
     assert images.dtype == "uint8" and images.shape == IMAGES.shape
@@ -64,13 +64,13 @@ def test_crop_and_flip_leave_dtype_labels_and_input():
     np.testing.assert_array_equal(IMAGES, before)
 
 
-def test_nothing_is_nothing():
+def test_disabled_augmentation_returns_inputs():
     images, labels = augment(dict(crop_padding=0, flip=False, randaugment=None, erasing=0.0))
     assert images is IMAGES and labels is LABELS
 
 
 @pytest.mark.parametrize("spec", [dict(crop_padding=2, flip=True), ALL], ids=["crop", "all"])
-def test_a_function_of_seed_epoch_and_index(spec):
+def test_augmentation_depends_on_seed_epoch_and_index(spec):
     images, labels = augment(spec)
     again, labels_again = augment(spec)
     np.testing.assert_array_equal(images, again)
@@ -79,7 +79,7 @@ def test_a_function_of_seed_epoch_and_index(spec):
         assert not np.array_equal(images, augment(spec, **change)[0]), change
 
 
-def test_all_together():
+def test_all_augmentations_combined():
     images, labels = augment(ALL)
     assert (images.dtype, labels.dtype) == ("float32", "float32")
     assert images.shape == IMAGES.shape and labels.shape == (28, 5)
@@ -87,19 +87,19 @@ def test_all_together():
 
 
 def two_kinds():
-    """Plain images of level 200 (class 0) and of level 40 (class 1), in turns."""
+    """Return alternating plain images of level 200 (class 0) and level 40 (class 1)."""
     y = np.arange(len(IMAGES)) % 2
     levels = np.where(y == 0, 200, 40)[:, None, None, None]
     return np.broadcast_to(levels, IMAGES.shape).astype("uint8"), y
 
 
 def mixing_weights(images, labels, first, second):
-    """How much of each image, of two kinds by class, and of each label is of the first kind."""
+    """Return the fraction of the first of two classes in each image and in each label."""
     return (images.mean((1, 2, 3)) - second) / (first - second), labels[:, 0]
 
 
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
-def test_labels_mix_as_the_images_do(kind):
+def test_labels_are_mixed_like_images(kind):
     images, labels = augment({kind: 1.0}, *two_kinds())
     np.testing.assert_allclose(labels.sum(1), 1, atol=1e-6)
     of_images, of_labels = mixing_weights(images, labels, 200, 40)
@@ -110,27 +110,27 @@ def test_labels_mix_as_the_images_do(kind):
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0])
-def test_weights_have_a_beta_distribution(alpha):
-    """Their variance is `1 / (8 alpha + 4)`, here within five standard errors."""
+def test_mixup_weights_have_a_beta_distribution(alpha):
+    """Compare the variance with `1 / (8 alpha + 4)`, within five standard errors."""
     weights = np.concatenate(
         [augment(dict(mixup=alpha), *two_kinds(), index=index)[1][:, 0] for index in range(200)]
     )
-    mixed = weights[np.tile(two_kinds()[1] == 0, 200)]  # with one of the other kind, or its own
+    mixed = weights[np.tile(two_kinds()[1] == 0, 200)]  # with a partner of either class
     assert np.isfinite(weights).all() and 0 <= weights.min() and weights.max() <= 1
-    # An image keeps its weight w where its partner is of the other kind, in half of the cases.
+    # In half of the cases, the partner is of the other class, and the label is the weight.
     expected = (0.5 + 0.5 * (1 / (8 * alpha + 4) + 0.25)) - 0.75**2
     error = 5 * np.sqrt(np.var((mixed - 0.75) ** 2) / len(mixed))
     assert abs(np.mean((mixed - 0.75) ** 2) - expected) < error
 
 
-def test_mixup_and_cutmix_take_turns():
+def test_each_batch_uses_mixup_or_cutmix():
     spec = dict(mixup=1.0, cutmix=1.0)
     batches = [augment(spec, *two_kinds(), index=index) for index in range(8)]
     pasted = [set(np.unique(images)) <= {40, 200} for images, _ in batches]
     assert 0 < sum(pasted) < 8
 
 
-def test_erasing_fills_a_rectangle_of_some_images():
+def test_erasing_fills_rectangles_in_some_images():
     images, labels = augment(dict(erasing=0.5), np.full_like(IMAGES, 7))
     assert labels is LABELS
     erased = (images != 7).any(-1)
@@ -138,13 +138,13 @@ def test_erasing_fills_a_rectangle_of_some_images():
     assert 7 < some.sum() < 21
     for mask in erased[some]:
         rows, columns = mask.any(1), mask.any(0)
-        # Noise may leave a pixel as it was, but no more than that.
+        # Noise may equal the original value in a few pixels.
         assert mask.sum() >= 0.8 * rows.sum() * columns.sum()
     assert len({mask.tobytes() for mask in erased[some]}) > 4
 
 
-def test_layers_of_a_recipe():
-    """A Keras layer without randomness, and one whose seed depends on the batch only."""
+def test_keras_layers():
+    """Apply a deterministic Keras layer, and one with a seed that depends on the batch."""
     inverted, labels = augment(dict(layers=[dict(class_name="Solarization")]))
     assert labels is LABELS
     layer = keras.layers.Solarization(data_format="channels_last")
@@ -173,7 +173,7 @@ class Sampler:
 
 @keras.saving.register_keras_serializable("tests")
 class Shifted(keras.layers.Layer):
-    """Add a random number whose seed is in an object of the configuration."""
+    """Add a random number with the seed of an object in the configuration."""
 
     def __init__(self, factor=None, **kwargs):
         super().__init__(**kwargs)
@@ -196,7 +196,7 @@ def test_registered_layers_get_a_seed_per_batch():
     assert np.ptp(shifts[0]) < 1e-3 and abs(shifts[2].mean() - shifts[0].mean()) > 1e-3
 
 
-def test_layers_of_keras_cv():
+def test_keras_cv_layers():
     layer = dict(registered_name="keras_cv>Grayscale", config=dict(output_channels=3))
     if importlib.util.find_spec("keras_cv") is None:
         with pytest.raises(ImportError, match=r'pip install "keras_permix\[cv\]"'):
@@ -206,7 +206,7 @@ def test_layers_of_keras_cv():
     np.testing.assert_array_equal(gray[..., 0], gray[..., 2])
 
 
-def test_levels_stay_float32_under_mixed_precision():
+def test_images_stay_float32_under_mixed_precision():
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
@@ -240,6 +240,6 @@ def test_levels_stay_float32_under_mixed_precision():
     ],
     ids=str,
 )
-def test_bad_specs(spec, rule):
+def test_invalid_specs_raise(spec, rule):
     with pytest.raises(ValueError, match=rule):
         make_augmentation(spec, seed=0, num_classes=5)

@@ -1,4 +1,4 @@
-"""Image files as arrays: rotation, depth, palettes, transparency, inks."""
+"""Test image decoding: orientation, bit depth, palettes, transparency, CMYK and errors."""
 
 import warnings
 
@@ -12,12 +12,12 @@ RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (6, 9, 3), dtype="uint8")
 
 
-def test_rgb_is_read_as_it_is(tmp_path):
+def test_rgb_is_read_unchanged(tmp_path):
     Image.fromarray(PIXELS).save(tmp_path / "a.png")
     np.testing.assert_array_equal(read_image(tmp_path / "a.png"), PIXELS)
 
 
-# EXIF's orientation says how the camera was held: how stored pixels become upright.
+# EXIF orientation -> function that makes the stored pixels upright.
 UPRIGHT = {
     1: lambda x: x, 2: lambda x: x[:, ::-1], 3: lambda x: x[::-1, ::-1], 4: lambda x: x[::-1],
     5: lambda x: x.swapaxes(0, 1), 6: lambda x: np.rot90(x, -1),
@@ -26,20 +26,20 @@ UPRIGHT = {
 
 
 @pytest.mark.parametrize("orientation", UPRIGHT)
-def test_photographs_stand_upright(orientation, tmp_path):
+def test_exif_orientation_is_applied(orientation, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = orientation
     Image.fromarray(PIXELS).save(tmp_path / "a.png", exif=exif)
     np.testing.assert_array_equal(read_image(tmp_path / "a.png"), UPRIGHT[orientation](PIXELS))
 
 
-def test_exif_that_cannot_be_read_turns_nothing(tmp_path):
+def test_unreadable_exif_is_ignored(tmp_path):
     Image.fromarray(PIXELS).save(tmp_path / "a.png", exif=b"Exif\0\0no such file")
     np.testing.assert_array_equal(read_image(tmp_path / "a.png"), PIXELS)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_sixteen_bits_of_gray_become_eight(channels, tmp_path):
+def test_16_bit_gray_is_scaled_to_8_bits(channels, tmp_path):
     levels = np.array([[0, 128, 129, 300], [32768, 65000, 65406, 65535]], "uint16")
     Image.fromarray(levels).save(tmp_path / "a.png")
     read = read_image(tmp_path / "a.png", channels)
@@ -47,23 +47,23 @@ def test_sixteen_bits_of_gray_become_eight(channels, tmp_path):
     np.testing.assert_array_equal(read, expected)
 
 
-def test_sixteen_bits_that_would_do_for_eight_warn(tmp_path):
-    """The format says what a level means, whatever levels there are: next to black."""
+def test_16_bit_file_with_8_bit_levels_warns(tmp_path):
+    """Levels are scaled by the range of the format, so that the image is almost black."""
     levels = np.array([[0, 200], [255, 1]], "uint16")
     Image.fromarray(levels).save(tmp_path / "a.png")
     Image.fromarray(levels).save(tmp_path / "b.png")
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         read = [read_image(tmp_path / f"{name}.png").max() for name in "aba"]
     assert read == [1, 1, 1]
-    [once] = [str(warning.message) for warning in said]
-    assert once.endswith(f"Save it with 8 bits. Received: an image in {tmp_path}")
+    [message] = [str(warning.message) for warning in caught]
+    assert message.endswith(f"Save it with 8 bits. Received: an image in {tmp_path}")
     Image.fromarray(levels * 0).save(tmp_path / "black.png")
     assert not read_image(tmp_path / "black.png").any()
 
 
-def test_sixteen_bits_of_color_become_eight(tmp_path):
-    """Pillow writes none: three scan lines of a PNG, made by hand."""
+def test_16_bit_color_is_scaled_to_8_bits(tmp_path):
+    """Build the PNG by hand, because Pillow cannot write 16-bit color."""
     import struct
     import zlib
 
@@ -79,7 +79,7 @@ def test_sixteen_bits_of_color_become_eight(tmp_path):
     assert np.abs(difference).max() < 1
 
 
-def test_a_palette_becomes_colors(tmp_path):
+def test_palette_is_converted_to_rgb(tmp_path):
     colors = np.array([[255, 0, 0], [0, 128, 0], [1, 2, 3]], "uint8")
     numbers = np.array([[0, 1, 2], [2, 1, 0]], "uint8")
     picture = Image.new("P", (3, 2))
@@ -94,7 +94,7 @@ def test_a_palette_becomes_colors(tmp_path):
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_what_is_transparent_shows_white(channels, tmp_path):
+def test_alpha_is_blended_with_white(channels, tmp_path):
     alpha = RNG.integers(0, 256, (6, 9, 1), dtype="uint8")
     gray = PIXELS[..., :1].repeat(3, -1)
     Image.fromarray(np.concatenate([gray, alpha], -1)).save(tmp_path / "a.png")
@@ -103,7 +103,7 @@ def test_what_is_transparent_shows_white(channels, tmp_path):
     assert np.abs(read_image(tmp_path / "a.png", channels) - expected).max() <= 1
 
 
-def test_inks_become_colors(tmp_path):
+def test_cmyk_is_converted_to_rgb(tmp_path):
     inks = np.zeros((2, 2, 4), "uint8")
     inks[0, 0] = 255, 0, 0, 0  # cyan
     inks[1, 1] = 0, 0, 0, 255  # black
@@ -118,7 +118,7 @@ def save_half(path):
 
 
 @pytest.mark.parametrize("kind", ["png", "gif", "jp2"])
-def test_pixels_of_a_damaged_file_are_not_read(kind, tmp_path):
+def test_damaged_file_raises(kind, tmp_path):
     path = tmp_path / f"a.{kind}"
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype="uint8")
     Image.fromarray(noise).save(path)
@@ -143,13 +143,13 @@ def test_pixels_of_a_damaged_file_are_not_read(kind, tmp_path):
     ],
     ids=["no image", "truncated", "floats", "32 bits"],
 )
-def test_what_cannot_be_read_is_named(save, rule, tmp_path):
+def test_unreadable_file_raises(save, rule, tmp_path):
     save(tmp_path / "a.tif")
     with pytest.raises(ValueError, match=rule):
         read_image(tmp_path / "a.tif")
 
 
-def test_wrong_arguments(tmp_path):
+def test_invalid_arguments_raise(tmp_path):
     with pytest.raises(FileNotFoundError, match="an existing image file.*Received: .*nowhere.png"):
         read_image(tmp_path / "nowhere.png")
     for path in (5, b"a.png", PIXELS):
@@ -172,8 +172,8 @@ CONTAINERS = {
 @pytest.mark.parametrize("compression", [None, "tiff_lzw", "tiff_deflate", "packbits"])
 @pytest.mark.parametrize("mode", CONTAINERS)
 @pytest.mark.parametrize("orientation", [3, 6])
-def test_every_tiff_stands_upright(mode, compression, orientation, tmp_path):
-    """Pillow maps an uncompressed TIFF into memory, and then forgets how it is turned."""
+def test_tiff_orientation_is_applied(mode, compression, orientation, tmp_path):
+    """Pillow memory-maps uncompressed TIFF files and then ignores their orientation."""
     gray = Image.fromarray(np.arange(24, dtype="uint8").reshape(4, 6) * 10)
     image, exif = CONTAINERS[mode](gray.convert("RGB") if mode == "CMYK" else gray), Image.Exif()
     image.save(tmp_path / "plain.png" if mode != "CMYK" else tmp_path / "plain.tif")
@@ -184,7 +184,7 @@ def test_every_tiff_stands_upright(mode, compression, orientation, tmp_path):
 
 
 def png(bits, kind, row, color):
-    """A PNG of four rows whose levels and transparent color are given as bytes."""
+    """Return a PNG with four equal rows and a transparent color, both given as bytes."""
     import struct
     import zlib
 
@@ -209,7 +209,7 @@ def png(bits, kind, row, color):
         (16, 2, b"\x9c\x40\x4e\x20\x27\x10" * 4 + b"\x09\x09" * 12, b"\x9c\x40\x4e\x20\x27\x10", 9),
     ],
 )
-def test_a_transparent_color_shows_white(bits, kind, row, color, others, tmp_path):
+def test_transparent_color_becomes_white(bits, kind, row, color, others, tmp_path):
     (tmp_path / "a.png").write_bytes(png(bits, kind, row, color))
     assert {tuple(pixel) for pixel in read_image(tmp_path / "a.png")[0].tolist()} == {
         (255, 255, 255), (others,) * 3
@@ -217,7 +217,7 @@ def test_a_transparent_color_shows_white(bits, kind, row, color, others, tmp_pat
 
 
 def tiff(bits, photometric, strip, columns):
-    """A TIFF of one row, uncompressed."""
+    """Return an uncompressed TIFF with one row."""
     import struct
 
     tags = [
@@ -238,6 +238,6 @@ def tiff(bits, photometric, strip, columns):
         (8, 0, b"\x00\xff", [255, 0]),
     ],
 )
-def test_white_may_be_zero_and_levels_of_12_bits(bits, photometric, strip, expected, tmp_path):
+def test_tiff_with_white_is_zero_or_12_bits(bits, photometric, strip, expected, tmp_path):
     (tmp_path / "a.tif").write_bytes(tiff(bits, photometric, strip, 2))
     assert read_image(tmp_path / "a.tif")[0, :, 0].tolist() == expected

@@ -1,4 +1,4 @@
-"""Images made up, and images on a contact sheet."""
+"""Test generated images and contact sheets."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from keras_permix.data import generated_images, load_sheet
 SHEET = Path(__file__).parents[3] / "examples/images/cifar10_test.png"
 
 
-def test_generated_images_have_the_shape_asked_for():
+def test_generated_images_have_requested_shape():
     data = generated_images((20, 30, 1), num_classes=6, count=40)
     assert data.train[0].shape == (40, 20, 30, 1) and data.test[0].shape == (10, 20, 30, 1)
     assert (data.train[0].dtype, data.train[1].dtype) == ("uint8", "int32")
@@ -35,12 +35,12 @@ def test_generated_classes_can_be_learned():
 
 
 @pytest.mark.parametrize("arguments", [((8, 8), 3, 8), ((8, 8, 0), 3, 8), ((8, 8, 3), 3, 0)])
-def test_bad_sizes_of_generated_images(arguments):
+def test_invalid_generated_sizes_raise(arguments):
     with pytest.raises(ValueError, match="`shape` must be .*Received: shape="):
         generated_images(*arguments)
 
 
-def test_the_sheet_of_the_examples():
+def test_example_sheet():
     x, y, labels = load_sheet(SHEET)
     assert x.shape == (400, 32, 32, 3) and x.dtype == "uint8" and y.dtype == "int32"
     assert [labels[label] for label in y[:4]] == ["cat", "ship", "ship", "airplane"]
@@ -55,7 +55,7 @@ def write_sheet(folder, size=(8, 12), targets=(0, 1, 1, 0, 1)):
     return pixels
 
 
-def test_tiles_go_row_by_row(tmp_path):
+def test_tiles_are_read_row_by_row(tmp_path):
     pixels = write_sheet(tmp_path)
     x, y, labels = load_sheet(tmp_path / "some.png")
     assert (len(x), list(y), labels) == (5, [0, 1, 1, 0, 1], ("no", "yes"))
@@ -64,14 +64,14 @@ def test_tiles_go_row_by_row(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [dict(size=(8, 13)), dict(targets=[0] * 7)])
-def test_a_sheet_that_does_not_fit(wrong, tmp_path):
+def test_sheet_size_mismatch_raises(wrong, tmp_path):
     write_sheet(tmp_path, **wrong)
     with pytest.raises(ValueError, match="whole tiles, one per target"):
         load_sheet(tmp_path / "some.png")
 
 
 @pytest.mark.parametrize("name", ["some.png", "some.json"])
-def test_half_a_sheet(name, tmp_path):
+def test_incomplete_sheet_raises(name, tmp_path):
     write_sheet(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(FileNotFoundError, match=name):

@@ -1,4 +1,4 @@
-"""CIFAR and MNIST, from files and from Keras."""
+"""Test CIFAR and MNIST, loaded from files and from Keras."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ def no_folder(monkeypatch):
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("by", ["argument", "environment"])
-def test_reads_what_the_files_hold(name, by, tmp_path, monkeypatch, no_folder):
+def test_load_images_from_files(name, by, tmp_path, monkeypatch, no_folder):
     written = WRITERS[name](tmp_path)
     trust(monkeypatch, tmp_path)
     if by == "environment":
@@ -36,24 +36,24 @@ def test_reads_what_the_files_hold(name, by, tmp_path, monkeypatch, no_folder):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_corrupt_file_is_named(name, tmp_path):
+def test_corrupt_file_raises(name, tmp_path):
     WRITERS[name](tmp_path)
     with pytest.raises(ValueError, match=rf"{name}.* must have the SHA-256.*Received: "):
         load_images(name, tmp_path)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_raises(tmp_path):
     rule = "`data_dir`.* that holds cifar10.zip, or cifar-10-python.*Received: "
     with pytest.raises(FileNotFoundError, match=rule):
         load_images("cifar10", tmp_path)
 
 
-def test_an_unknown_name_is_told_the_known_ones():
+def test_unknown_name_raises():
     with pytest.raises(ValueError, match="'cifar10', 'cifar100', 'mnist'.*name='cifar'"):
         load_images("cifar")
 
 
-def test_one_file_of_several_is_missing(tmp_path):
+def test_one_missing_file_of_several_raises(tmp_path):
     write_mnist(tmp_path)
     (tmp_path / "mnist-t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(
@@ -62,7 +62,7 @@ def test_one_file_of_several_is_missing(tmp_path):
         load_images("mnist", tmp_path)
 
 
-def test_a_failed_download_says_what_to_do(monkeypatch, no_folder):
+def test_failed_download_raises(monkeypatch, no_folder):
     def fail():
         raise Exception("URL fetch failure on https://example.org: None -- no route")
 
@@ -71,7 +71,7 @@ def test_a_failed_download_says_what_to_do(monkeypatch, no_folder):
         load_images("mnist")
 
 
-def test_downloads_of_several_processes_follow_each_other(monkeypatch, no_folder, tmp_path):
+def test_download_locks_out_other_processes(monkeypatch, no_folder, tmp_path):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     images = np.zeros((2, 28, 28), "uint8"), np.zeros(2, "uint8")
 
@@ -87,7 +87,7 @@ def test_downloads_of_several_processes_follow_each_other(monkeypatch, no_folder
 
 
 @pytest.mark.parametrize("data_format", ["channels_last", "channels_first"])
-def test_a_download_becomes_the_same_arrays(data_format, monkeypatch, no_folder):
+def test_downloaded_arrays_are_channels_last(data_format, monkeypatch, no_folder):
     x = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype="uint8")
     y = np.array([[3], [99], [0], [7]])
     came = np.moveaxis(x, -1, 1) if data_format == "channels_first" else x

@@ -1,4 +1,4 @@
-"""CIFAR and MNIST in the files of their authors, and what a pickle may not do."""
+"""Test the official files of CIFAR and MNIST, damaged files and malicious pickles."""
 
 import gzip
 import os
@@ -15,7 +15,7 @@ from tests.data.images.miniature_cifar import ARCHIVES, pickled, write_archive
 
 @pytest.mark.parametrize("unpacked", [False, True], ids=["archive", "folder"])
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_cifar_as_its_authors_give_it_away(name, unpacked, tmp_path, monkeypatch):
+def test_cifar_in_the_format_of_the_authors(name, unpacked, tmp_path, monkeypatch):
     written = write_archive(tmp_path, name)
     if unpacked:
         with tarfile.open(tmp_path / name) as archive:
@@ -32,14 +32,14 @@ def test_cifar_as_its_authors_give_it_away(name, unpacked, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["gz", "unpacked"])
-def test_mnist_in_its_own_names(packed, tmp_path, monkeypatch):
+def test_mnist_with_original_file_names(packed, tmp_path, monkeypatch):
     written = write_mnist(tmp_path)
     for path in list(tmp_path.iterdir()):
-        own = path.with_name(path.name.removeprefix("mnist-"))
-        path.rename(own)
+        original = path.with_name(path.name.removeprefix("mnist-"))
+        path.rename(original)
         if not packed:
-            own.with_suffix("").write_bytes(gzip.decompress(own.read_bytes()))
-            own.unlink()
+            original.with_suffix("").write_bytes(gzip.decompress(original.read_bytes()))
+            original.unlink()
     if packed:
         trust(monkeypatch, tmp_path)
     data = load_images("mnist", tmp_path)
@@ -48,14 +48,14 @@ def test_mnist_in_its_own_names(packed, tmp_path, monkeypatch):
         np.testing.assert_array_equal(y, made[1])
 
 
-def test_an_archive_of_another_checksum(tmp_path):
+def test_wrong_checksum_raises(tmp_path):
     write_archive(tmp_path, "cifar-10-python.tar.gz")
     with pytest.raises(ValueError, match="cifar-10-python.tar.gz.*SHA-256"):
         load_images("cifar10", tmp_path)
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"\0\0\x0d" + b[3:], lambda b: b""])
-def test_a_damaged_file_of_mnist_is_named(damage, tmp_path):
+def test_damaged_mnist_file_raises(damage, tmp_path):
     write_mnist(tmp_path)
     for path in list(tmp_path.iterdir()):  # Unpacked files have no known checksum.
         name = path.stem.removeprefix("mnist-")
@@ -77,21 +77,21 @@ def unpacked_cifar(folder, name="cifar-10-python.tar.gz"):
 
 @pytest.mark.parametrize("name", ["cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"])
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b""])
-def test_a_damaged_file_of_cifar_is_named(name, damage, tmp_path):
+def test_damaged_cifar_file_raises(name, damage, tmp_path):
     path = next(path for path in unpacked_cifar(tmp_path, name).iterdir() if "_3" in path.name)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match=f"{path.name}.* is damaged"):
         load_images("cifar10", tmp_path)
 
 
-def test_a_missing_file_of_cifar_is_named(tmp_path):
+def test_missing_cifar_file_raises(tmp_path):
     (unpacked_cifar(tmp_path) / "data_batch_4").unlink()
     with pytest.raises(FileNotFoundError, match="a folder without data_batch_4"):
         load_images("cifar10", tmp_path)
 
 
 class Malicious:
-    """Makes a folder when it is unpickled by `pickle` itself."""
+    """Object that creates a folder when `pickle` loads it."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -100,7 +100,7 @@ class Malicious:
         return os.mkdir, (self.path,)
 
 
-def test_a_malicious_pickle_is_refused_and_does_nothing(tmp_path):
+def test_malicious_pickle_raises_and_is_not_executed(tmp_path):
     folder = unpacked_cifar(tmp_path)
     blob = pickled({b"data": np.zeros(3), b"labels": Malicious(tmp_path / "made")})
     (folder / "test_batch").write_bytes(blob)
@@ -108,4 +108,4 @@ def test_a_malicious_pickle_is_refused_and_does_nothing(tmp_path):
         load_images("cifar10", tmp_path)
     assert not (tmp_path / "made").exists()
     pickle.loads(blob)
-    assert (tmp_path / "made").exists(), "it would have done something"
+    assert (tmp_path / "made").exists(), "`pickle` itself must execute it"

@@ -1,4 +1,4 @@
-"""Images of one's own: a folder per class, or a list; and what is wrong with either."""
+"""Test custom image data: folders per class, lists of files, splits and errors."""
 
 import csv
 import os
@@ -16,14 +16,14 @@ def save(path, level, size=(12, 9)):
 
 
 def write_classes(folder, counts, start=0):
-    """A folder per class; each image is of one level, which none of another class has."""
+    """Write a folder per class. Each image has a single gray level, unique among all images."""
     for number, (name, count) in enumerate(counts.items()):
         for image in range(count):
             save(folder / name / f"{image}.png", start + 40 * number + image, (10 + image, 14))
 
 
 def levels(part):
-    """The gray levels of a part's images, by their class."""
+    """Return the sorted pairs of class and gray level of a part."""
     source, _ = part
     images, labels = source.read(range(len(source)))
     assert images.shape[1:] == (8, 8, 3) and images.dtype == "uint8"
@@ -42,7 +42,7 @@ def test_train_and_test_folders(tmp_path):
     assert levels(data.test) == [(0, 200), (1, 99)]
 
 
-def test_a_fraction_is_kept_for_testing(tmp_path):
+def test_fraction_is_held_out_for_testing(tmp_path):
     write_classes(tmp_path / "some/where", {"a": 10, "b": 5})
 
     def parts(**changes):
@@ -52,11 +52,11 @@ def test_a_fraction_is_kept_for_testing(tmp_path):
     train, test = parts()
     assert [label for label, _ in test] == [0, 0, 1]
     assert sorted(train + test) == [(0, n) for n in range(10)] + [(1, 40 + n) for n in range(5)]
-    assert parts(seed=5) == (train, test), "what is random about training moves no image"
+    assert parts(seed=5) == (train, test), "the training seed must not change the split"
     assert len({tuple(parts(split_seed=seed)[1]) for seed in range(5)}) > 1
 
 
-def test_an_image_of_two_names_is_in_one_part(tmp_path):
+def test_image_with_two_paths_is_in_one_part(tmp_path):
     write_classes(tmp_path, {"a": 5, "b": 5})
     rows = [(f"{start}{c}/{n}.png", c) for start in ("", "a/../") for c in "ab" for n in range(5)]
     write_list(tmp_path / "all.csv", rows)
@@ -65,14 +65,14 @@ def test_an_image_of_two_names_is_in_one_part(tmp_path):
     assert not set(levels(data.train)) & set(levels(data.test))
 
 
-@pytest.mark.skipif(os.name == "nt", reason="names of files are Unicode there")
-def test_names_in_another_encoding(tmp_path):
+@pytest.mark.skipif(os.name == "nt", reason="file names are Unicode on Windows")
+def test_file_name_in_another_encoding(tmp_path):
     write_classes(tmp_path, {"a": 4, "b": 4})
     name = os.fsencode(tmp_path / "a" / "caf") + b"\xe9.png"
     try:
         os.rename(os.fsencode(tmp_path / "a" / "0.png"), name)
     except OSError:
-        pytest.skip("this file system takes names in UTF-8 alone")
+        pytest.skip("this file system accepts only UTF-8 names")
     data = folder_images("mine", 8, tmp_path, path=".", test_fraction=0.5)
     assert len(levels(data.train)) == len(levels(data.test)) == 4
 
@@ -82,7 +82,7 @@ def write_list(path, rows, header=("path", "label")):
         csv.writer(file).writerows([header, *rows])
 
 
-def test_a_list_of_files(tmp_path):
+def test_list_of_images(tmp_path):
     write_classes(tmp_path / "images", {"a": 4, "b": 4})
     rows = [(f"../images/{c}/{n}.png", f"{c}, the class") for c in "ab" for n in range(4)]
     (tmp_path / "lists").mkdir()
@@ -95,7 +95,7 @@ def test_a_list_of_files(tmp_path):
     ]
 
 
-def test_two_lists_or_two_splits_of_one(tmp_path):
+def test_two_lists_match_two_splits_of_one_list(tmp_path):
     write_classes(tmp_path, {"a": 2, "b": 2})
     rows = [(f"{c}/{n}.png", c, ("train", "test")[n]) for c in "ab" for n in range(2)]
     write_list(tmp_path / "all.csv", rows, ("path", "label", "split"))
@@ -109,8 +109,8 @@ def test_two_lists_or_two_splits_of_one(tmp_path):
         assert (levels(data.train), levels(data.test)) == ([(0, 0), (1, 40)], [(0, 1), (1, 41)])
 
 
-def test_one_more_image_leaves_the_others_in_their_parts(tmp_path):
-    """What a run has trained on does not become what it is measured on."""
+def test_additional_image_keeps_the_split(tmp_path):
+    """At most one training image may move to the test part."""
     write_classes(tmp_path / "pets", {"a": 8, "b": 8})
     before = folder_images("pets", 8, tmp_path, test_fraction=0.25)
     save(tmp_path / "pets/a/000.png", 99)  # the first of its class
@@ -118,14 +118,14 @@ def test_one_more_image_leaves_the_others_in_their_parts(tmp_path):
     assert len(set(levels(after.test)) & set(levels(before.train))) <= 1
 
 
-def test_what_is_hidden_is_no_image(tmp_path):
+def test_hidden_folders_are_ignored(tmp_path):
     write_classes(tmp_path / "pets", {"a": 2, "b": 2, "a/.thumbnails": 2, ".c": 2})
     data = folder_images("pets", 8, tmp_path, test_fraction=0.5)
     assert data.labels == ("a", "b")
     assert len(levels(data.train) + levels(data.test)) == 4
 
 
-def test_blanks_after_commas_are_of_no_class(tmp_path):
+def test_whitespace_around_labels_is_ignored(tmp_path):
     write_classes(tmp_path, {"a": 2, "b": 2})
     lines = ["path, label", "a/0.png, a", "a/1.png,a ", 'b/0.png,  "b"', "b/1.png,b\t", ""]
     (tmp_path / "all.csv").write_text("\n".join(lines))
@@ -133,7 +133,7 @@ def test_blanks_after_commas_are_of_no_class(tmp_path):
     assert data.labels == ("a", "b")
 
 
-def test_a_class_without_a_test_is_said(tmp_path):
+def test_class_without_test_images_warns(tmp_path):
     write_classes(tmp_path / "pets/train", {"a": 1, "b": 1})
     write_classes(tmp_path / "pets/test", {"b": 1})
     with pytest.warns(
@@ -142,7 +142,7 @@ def test_a_class_without_a_test_is_said(tmp_path):
         folder_images("pets", 8, tmp_path)
 
 
-def test_an_image_is_of_one_class_and_in_one_part(tmp_path):
+def test_image_in_two_classes_or_parts_raises(tmp_path):
     write_classes(tmp_path, {"a": 3, "b": 3})
     rows = [("a/0.png", "a"), ("b/0.png", "b")]
     write_list(tmp_path / "all.csv", [*rows, ("a/../a/0.png", "b")])
@@ -162,12 +162,12 @@ def test_one_channel(tmp_path):
     assert source.read([0])[0].shape == (1, 8, 8, 1)
 
 
-def test_hidden_folders_and_those_of_macos_are_no_classes(tmp_path):
+def test_git_and_macos_folders_are_not_classes(tmp_path):
     write_classes(tmp_path / "pets", {"a": 2, "b": 2, ".git": 1, "__MACOSX": 1})
     assert folder_images("pets", 8, tmp_path, test_fraction=0.5).labels == ("a", "b")
 
 
-def test_a_picture_that_cannot_be_read_is_named(tmp_path):
+def test_unreadable_image_raises(tmp_path):
     write_classes(tmp_path / "pets", {"a": 2, "b": 2})
     (tmp_path / "pets/a/1.png").write_bytes(b"\x89PNG damaged")
     with pytest.raises(
@@ -191,7 +191,7 @@ def test_a_picture_that_cannot_be_read_is_named(tmp_path):
     ],
     ids="empty one-class one-image fraction no-train absent parts validation splits".split(),
 )
-def test_wrong_folders(counts, changes, error, rule, tmp_path):
+def test_invalid_folders_raise(counts, changes, error, rule, tmp_path):
     write_classes(tmp_path / "pets", counts)
     for name in counts:
         (tmp_path / "pets" / name).mkdir(exist_ok=True)
@@ -199,7 +199,7 @@ def test_wrong_folders(counts, changes, error, rule, tmp_path):
         folder_images("pets", 8, tmp_path, **{"test_fraction": 0.5, **changes})
 
 
-def test_a_class_for_testing_alone(tmp_path):
+def test_class_only_in_test_folder_raises(tmp_path):
     write_classes(tmp_path / "pets/train", {"a": 1, "b": 1})
     write_classes(tmp_path / "pets/test", {"a": 1, "c": 1})
     with pytest.raises(ValueError, match=r"the test part no others.*\['a', 'c'\] for testing"):
@@ -225,7 +225,7 @@ def test_a_class_for_testing_alone(tmp_path):
     ],
     ids="missing no-label one-class no-test no-list validation splits one-image".split(),
 )
-def test_wrong_lists(rows, changes, error, rule, tmp_path):
+def test_invalid_lists_raise(rows, changes, error, rule, tmp_path):
     write_classes(tmp_path, {"a": 2})
     write_list(tmp_path / "all.csv", rows)
     with pytest.raises(error, match=rule):

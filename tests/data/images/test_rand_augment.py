@@ -1,4 +1,4 @@
-"""RandAugment: each operation as the papers have it, in plain NumPy, and each image by itself."""
+"""Test RandAugment: operations compared with plain NumPy, random choices and errors."""
 
 import math
 
@@ -21,7 +21,7 @@ def gray(x):
 
 
 def smooth(x):
-    """Mean of 3 x 3 pixels, the middle one counting five times; the border stays."""
+    """Return the mean of 3 x 3 pixels, with weight 5 for the center, and keep the border."""
     out = x.copy()
     for row in range(1, SIZE - 1):
         for column in range(1, SIZE - 1):
@@ -36,7 +36,7 @@ def stretched(x):
 
 
 def equalized(x):
-    """Each level becomes the share of the pixels below it, as Pillow's manual has it."""
+    """Map each level to the fraction of pixels below it, as in Pillow's manual."""
     out = np.empty_like(x)
     for channel in range(3):
         levels = x[..., channel].astype(int)
@@ -52,7 +52,7 @@ def blended(dull, amount):
 
 
 LUMA = np.full_like(X, round(gray(X).mean()))
-# kind -> what it makes of the image at a strength; Pillow rounds to whole levels, some steps twice.
+# Operation -> expected image for a strength. Pillow rounds to integers, sometimes twice.
 POINTWISE = {
     "identity": lambda a: X,
     "auto_contrast": lambda a: stretched(X),
@@ -71,12 +71,12 @@ def apply(kind, image, amount):
 
 @pytest.mark.parametrize("amount", [0.5, -0.5, 0.0])
 @pytest.mark.parametrize("kind", POINTWISE)
-def test_levels(kind, amount):
+def test_pointwise_operations(kind, amount):
     assert np.abs(apply(kind, IMAGES[0], amount) - POINTWISE[kind](amount)).max() <= 1.5
 
 
 def test_equalize():
-    """With more pixels than levels; with fewer, nothing can be spread."""
+    """Use more pixels than levels; with fewer, equalization has no effect."""
     image = np.tile(IMAGES[0], (4, 4, 1))
     np.testing.assert_array_equal(apply("equalize", image, 0.5), equalized(image.astype("float64")))
 
@@ -91,13 +91,13 @@ def test_translations_move_whole_pixels_and_fill_with_gray(sign):
         expected[:, : SIZE - moved] = X[:, moved:]
     else:
         expected[:, moved:] = X[:, : SIZE - moved]
-    assert np.abs(by_x - expected).max() <= 1  # Pillow cuts what was not quite a whole level
+    assert np.abs(by_x - expected).max() <= 1  # Pillow truncates to integers
     transposed = apply("translate_x", IMAGES[0].transpose(1, 0, 2).copy(), amount)
     np.testing.assert_array_equal(by_y, transposed.transpose(1, 0, 2))
 
 
 def ramp():
-    """A picture whose levels are its coordinates from the middle, ten levels a pixel."""
+    """Return centered coordinates, and an image that encodes them with ten levels per pixel."""
     middle = (SIZE - 1) / 2
     y, x = np.mgrid[:SIZE, :SIZE] - middle
     return x, y, np.stack([128 + 10 * x, 128 + 10 * y, 0 * x], axis=-1).round().astype("uint8")
@@ -105,7 +105,7 @@ def ramp():
 
 @pytest.mark.parametrize("amount", [0.6, -0.4])
 @pytest.mark.parametrize("kind", ["rotate", "shear_x", "shear_y"])
-def test_warps_take_pixels_from_where_the_matrix_says(kind, amount):
+def test_warps_sample_expected_coordinates(kind, amount):
     x, y, image = ramp()
     angle, shear = math.radians(30) * amount, 0.3 * amount
     across, down = {
@@ -122,13 +122,13 @@ def test_warps_take_pixels_from_where_the_matrix_says(kind, amount):
     assert outside.any() and (result[outside] == 128).all()
 
 
-def test_images_of_a_batch_differ_in_what_is_done():
+def test_operations_differ_between_images():
     same = np.broadcast_to(IMAGES[:1], IMAGES.shape)
     changed = RandAugment(1, 0.5)(same, np.random.default_rng(0))
     assert changed.dtype == "uint8" and len({image.tobytes() for image in changed}) > 8
 
 
-def test_the_generator_decides():
+def test_result_depends_on_generator():
     first, second, other = (
         RandAugment(2, 0.5)(IMAGES, np.random.default_rng(seed)) for seed in (0, 0, 1)
     )
@@ -136,8 +136,8 @@ def test_the_generator_decides():
     assert not np.array_equal(first, other)
 
 
-def test_operations_follow_each_other(monkeypatch):
-    """Each image has as many as asked for, of strength `factor` with either sign."""
+def test_num_ops_and_factor_are_applied_per_image(monkeypatch):
+    """Each operation has the strength `factor` with a random sign."""
     seen = []
 
     def noted(picture, amount):
@@ -156,13 +156,13 @@ def test_one_channel_and_floats():
 
 
 @pytest.mark.parametrize("channels", [2, 4, 5])
-def test_other_channels_are_refused(channels):
+def test_invalid_channels_raise(channels):
     with pytest.raises(ValueError, match=f"gray or RGB. Received: .*24, {channels}"):
         RandAugment()(np.zeros((2, 24, 24, channels), "uint8"), np.random.default_rng(0))
     assert RandAugment()(IMAGES[:0], np.random.default_rng(0)).shape == (0, 24, 24, 3)
 
 
 @pytest.mark.parametrize("arguments", [(0, 0.3), (1.5, 0.3), (2, -0.1), (2, 1.1)])
-def test_bad_arguments(arguments):
+def test_invalid_arguments_raise(arguments):
     with pytest.raises(ValueError, match="`num_ops` must be a positive int.*Received: num_ops="):
         RandAugment(*arguments)

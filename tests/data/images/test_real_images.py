@@ -1,4 +1,4 @@
-"""The real data, where it is at hand."""
+"""Test the real data sets, if `KERAS_PERMIX_DATA` is set."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from keras_permix.data import load_images, load_sheet
 from keras_permix.data.files import DATA_VARIABLE
 
 pytestmark = pytest.mark.skipif(
-    DATA_VARIABLE not in os.environ, reason=f"{DATA_VARIABLE} names no folder of data files"
+    DATA_VARIABLE not in os.environ, reason=f"{DATA_VARIABLE} is not set"
 )
 SHEET = Path(__file__).parents[3] / "examples/images/cifar10_test.png"
 
@@ -34,7 +34,7 @@ def test_mnist():
     np.testing.assert_array_equal(data.train[1][:10], [5, 0, 4, 1, 9, 2, 1, 3, 1, 4])
 
 
-def test_the_sheet_of_the_examples_is_the_head_of_the_test_set(cifar10):
+def test_example_sheet_is_start_of_test_set(cifar10):
     x, y, labels = load_sheet(SHEET)
     np.testing.assert_array_equal(x, cifar10.test[0][:400])
     np.testing.assert_array_equal(y, cifar10.test[1][:400])

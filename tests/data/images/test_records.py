@@ -1,4 +1,4 @@
-"""Images of differing sizes, brought to one size batch by batch."""
+"""Test `RecordSource` and `ResizeCrop`: images of different sizes, resized per batch."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from keras_permix.data import Pipeline, RecordSource, ResizeCrop
 
 
 def ramp(height, width, channels=3):
-    """An image whose first channel grows to the right, the others downwards."""
+    """Return an image that increases to the right in channel 0, and downwards in the others."""
     x = np.linspace(0, 255, width)[None, :, None]
     y = np.linspace(0, 255, height)[:, None, None]
     planes = [np.broadcast_to(y if c else x, (height, width, 1)) for c in range(channels)]
@@ -17,22 +17,22 @@ def ramp(height, width, channels=3):
 RECORDS = [{"image": ramp(40 + i, 60 - i), "label": i % 3} for i in range(10)]
 
 
-def test_the_middle_square():
+def test_center_crop():
     image = ResizeCrop(16, keep=0.5)(ramp(40, 80))
     assert image.shape == (16, 16, 3) and image.dtype == "uint8"
-    # The middle 20 x 20 of 40 x 80: three eighths to five eighths of the width.
+    # The central 20 x 20 pixels of 40 x 80: 3/8 to 5/8 of the width.
     np.testing.assert_allclose(image[:, [0, -1], 0].mean(0), [98, 157], atol=3)
     np.testing.assert_allclose(image[[0, -1], :, 1].mean(1), [66, 189], atol=5)
 
 
-def test_one_channel_stays_one():
+def test_one_channel_and_invalid_keep():
     assert ResizeCrop(16)(ramp(20, 30, 1)).shape == (16, 16, 1)
     for keep in (0, 1.5):
         with pytest.raises(ValueError, match=f"`keep` must be .*keep={keep}"):
             ResizeCrop(16, keep=keep)
 
 
-def test_random_rectangles_keep_to_area_and_aspect():
+def test_random_crops_respect_area_and_aspect():
     crop = ResizeCrop(32, random=True, area=(0.2, 0.5), aspect=(0.5, 2.0))
     image, rng = ramp(200, 200), np.random.default_rng(0)
     boxes = []
@@ -45,13 +45,13 @@ def test_random_rectangles_keep_to_area_and_aspect():
     assert (widths / heights).min() < 0.8 and (widths / heights).max() > 1.25
 
 
-def test_an_image_too_long_for_any_rectangle_is_cut_in_the_middle():
+def test_elongated_image_falls_back_to_center_crop():
     long = ramp(4, 400)
     cut = ResizeCrop(8, random=True, area=(0.9, 1.0))(long, np.random.default_rng(0))
     np.testing.assert_array_equal(cut, ResizeCrop(8)(long))
 
 
-def test_a_pipeline_of_records_is_a_function_of_seed_and_epoch():
+def test_record_batches_depend_on_seed_and_epoch():
     def batches(epoch, seed=0):
         source = RecordSource(RECORDS, ResizeCrop(16, random=True), seed)
         made = Pipeline(source, None, batch_size=4, num_classes=3, shuffle=True, epoch=epoch)
@@ -66,19 +66,19 @@ def test_a_pipeline_of_records_is_a_function_of_seed_and_epoch():
 
 
 @pytest.mark.parametrize("when", [dict(epoch=1), dict(index=1)], ids=str)
-def test_the_same_records_are_cut_elsewhere_in_another_batch(when):
+def test_random_crops_differ_between_batches(when):
     source = RecordSource(RECORDS, ResizeCrop(16, random=True))
     assert not np.array_equal(source.read([0, 1])[0], source.read([0, 1], **when)[0])
 
 
-def test_labels_follow_their_images():
+def test_shuffled_labels_match_images():
     source = RecordSource([{"image": np.full((2, 2, 1), i), "label": i} for i in range(9)])
     images, labels = Pipeline(source, None, batch_size=9, num_classes=9, shuffle=True)[0]
     np.testing.assert_array_equal(images[:, 0, 0, 0], labels)
     assert sorted(labels) == list(range(9)) and list(labels) != list(range(9))
 
 
-def test_a_slice_of_a_source_is_a_source():
+def test_source_can_be_sliced():
     source = RecordSource(RECORDS, ResizeCrop(8))
     part = source[3:7][1:]
     assert (len(part), len(source)) == (3, 10)

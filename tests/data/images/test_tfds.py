@@ -1,4 +1,4 @@
-"""A TFDS set as a source: prepared once, read where there is no TensorFlow."""
+"""Test TFDS data sets as sources, read without TensorFlow."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.skipif(
-    keras.backend.backend() == "tensorflow", reason="TensorFlow is the backend, it cannot be hidden"
+    keras.backend.backend() == "tensorflow", reason="TensorFlow is the backend and cannot be hidden"
 )
 def test_read_without_tensorflow(folder):
     about = json.loads(run("read", folder))
@@ -45,12 +45,12 @@ def test_read_without_tensorflow(folder):
         ("tiniest", "train", "`name` must be a data set of TFDS.*Received: name='tiniest'"),
     ],
 )
-def test_what_is_not_there(name, split, rule, folder):
+def test_unknown_name_or_split_raises(name, split, rule, folder):
     with pytest.raises(ValueError, match=rule):
         tfds_source(name, split, folder)
 
 
-def test_without_tfds(monkeypatch):
+def test_missing_tfds_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(ImportError, match=r'pip install "keras_permix\[train\]"'):
         tfds_source("tiny", "train")

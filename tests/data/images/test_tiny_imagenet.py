@@ -1,4 +1,4 @@
-"""Tiny-ImageNet is read from its folder, once, and noticed to have changed."""
+"""Test Tiny-ImageNet: its folder, the cache of decoded images and errors."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LABELS = ("goldfish", "crane (n02012849)", "crane (n03126707)")
 
 
 def save(path, color):
-    """A JPEG of one color, or for an int of one gray level, which has one channel."""
+    """Save a JPEG of a single color, with one channel if `color` is an int."""
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = "L" if isinstance(color, int) else "RGB"
     Image.new(mode, (64, 64), color).save(path, "JPEG")
@@ -21,7 +21,7 @@ def save(path, color):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The layout of the authors, with two images of a class for training and one for testing."""
+    """Write the official layout, with two training images and one test image per class."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
     path = tmp_path / "tiny-imagenet-200"
     path.mkdir()
@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def decoded(monkeypatch):
-    """The files that were decoded."""
+    """Record the paths of the decoded files."""
     paths = []
     read = tiny_imagenet.read_image
     monkeypatch.setattr(
@@ -54,7 +54,7 @@ def test_images_labels_and_names(folder, tmp_path):
     assert data.labels == LABELS
     assert y.tolist() == [0, 0, 1, 1, 2, 2] and test_y.tolist() == [2, 0, 1]
     assert (x.shape, x.dtype, y.dtype) == ((6, 64, 64, 3), "uint8", "int32")
-    # The classes in the order of their folders are 1, 2 and 0 of `WNIDS`.
+    # Sorted by folder, the classes are 1, 2 and 0 of `WNIDS`.
     colors = [(40,) * 3, (200, 40, 0), (80,) * 3, (200, 80, 0), (0,) * 3, (200, 0, 0)]
     np.testing.assert_allclose(x.mean((1, 2)), colors, atol=2)
     np.testing.assert_allclose(
@@ -62,7 +62,7 @@ def test_images_labels_and_names(folder, tmp_path):
     )
 
 
-def test_files_are_decoded_once_and_again_when_they_change(folder, tmp_path, decoded):
+def test_files_are_decoded_again_only_after_changes(folder, tmp_path, decoded):
     first = load_images("tiny_imagenet", tmp_path)
     again = load_images("tiny_imagenet", tmp_path)
     assert len(decoded) == 9
@@ -102,14 +102,14 @@ IMAGE = "train/n01443537/images/n01443537_0.JPEG"
          "64 x 64 pixels.*n01443537_0.JPEG of 64 x 32"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_the_folder(folder, tmp_path, change, error, rule):
+def test_invalid_folder_raises(folder, tmp_path, change, error, rule):
     change(folder)
     with pytest.raises(error, match=rule):
         load_images("tiny_imagenet", tmp_path)
     assert not (tmp_path / "home").exists()
 
 
-def test_without_the_folder(tmp_path, monkeypatch):
+def test_missing_folder_raises(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(
         FileNotFoundError, match="that holds tiny-imagenet-200. Received: no folder"

@@ -1,8 +1,8 @@
-"""A tiny TFDS set, prepared and read where TensorFlow cannot be found.
+"""Prepare and read a tiny TFDS data set while TensorFlow is hidden.
 
     python -m tests.data.images.tiny_tfds prepare|read FOLDER
 
-`prepare` needs no TensorFlow as its images are PNG files already.
+`prepare` does not need TensorFlow, because the images are already encoded as PNG.
 """
 
 import io
@@ -15,7 +15,7 @@ SIZES = [(20 + number, 30) for number in range(9)]
 
 
 class Hidden:
-    """An import finder that finds all but TensorFlow."""
+    """Import finder that finds all modules except TensorFlow."""
 
     def __init__(self, finder):
         self.finder = finder
@@ -30,7 +30,7 @@ class Hidden:
 
 
 def image(number):
-    """A plain image of a level of its own."""
+    """Return a plain image with a unique level."""
     return np.full((*SIZES[number], 3), 10 * number, "uint8")
 
 
@@ -66,7 +66,7 @@ def prepare(folder):
 
 
 def read(folder):
-    """Print as JSON what a pipeline of the set gives, and whether TensorFlow came in."""
+    """Print a summary of the data set as JSON, and whether TensorFlow was imported."""
     from keras_permix.data import Pipeline, tfds_images
 
     data = tfds_images("tiny", 16, folder)

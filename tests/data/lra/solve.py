@@ -1,4 +1,4 @@
-"""ListOps solved token by token, with a stack: what the generator is compared with."""
+"""Solve ListOps token by token with a stack, as a reference for the generator."""
 
 import statistics
 
@@ -11,7 +11,7 @@ SOLVE = {
 
 
 def solve(text):
-    """`(answer, depth, most arguments)` of a text of ListOps, which must be a whole one."""
+    """Return `(answer, depth, most arguments)` of a complete ListOps expression."""
     stack, depth, most = [[]], 1, 0
     for token in text.replace("(", " ").replace(")", " ").split():
         if token in SOLVE:

@@ -1,4 +1,4 @@
-"""ListOps: what is made obeys the rules, and what is read is what the file says."""
+"""Test ListOps: generated sequences, files, tokens and errors."""
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
@@ -43,11 +43,11 @@ def parts(data):
         ("[MAX 0 [MIN 8 9 ] 1 2 ]", (8, 3, 4)),
     ],
 )
-def test_the_oracle_on_what_was_solved_by_hand(text, found):
+def test_oracle_solves_known_expressions(text, found):
     assert solve(text) == found
 
 
-def test_each_answer_is_right():
+def test_generated_answers_are_correct():
     data = generated_listops(64, **SMALL, max_arguments=5)
     for source in parts(data):
         solved = [solve(text) for text in texts(source)]
@@ -59,7 +59,7 @@ def test_each_answer_is_right():
     assert (data.name, data.labels) == ("listops", tuple("0123456789"))
 
 
-def test_the_size_of_the_long_range_arena():
+def test_sizes_of_the_long_range_arena():
     data = generated_listops(2000, train=30, validation=5, test=5)
     solved = [solve(text) for text in texts(data.train[0])]
     assert [answer for answer, _, _ in solved] == data.train[0].targets.tolist()
@@ -68,8 +68,8 @@ def test_the_size_of_the_long_range_arena():
     assert 500 < lengths.min() and lengths.max() < 2000 and 800 < lengths.mean() < 1250
 
 
-def test_what_is_drawn_is_spread_as_the_rules_say():
-    """Of trees two deep, all kept: numbers of arguments, operators, digits, and what is nested."""
+def test_draws_follow_the_expected_distribution():
+    """Count arguments, operators, digits and nesting in trees of two levels, without rejection."""
     rules = dict(min_tokens=4, max_tokens=999, max_depth=3, max_arguments=6, nesting=0.3)
     tokens, lengths, _ = draw_listops(np.random.default_rng(0), 4000, **rules)
     assert len(lengths) == 4000
@@ -88,22 +88,22 @@ def test_what_is_drawn_is_spread_as_the_rules_say():
     assert counts[0] == 0 and counts[15] == counts[11:15].sum()
 
 
-def test_no_sequence_comes_twice():
+def test_sequences_are_unique():
     data = generated_listops(8, train=400, validation=50, test=50, min_tokens=4, max_tokens=5)
     all_texts = [text for source in parts(data) for text in texts(source)]
     assert len(set(all_texts)) == len(all_texts) == 500
 
 
-def test_only_the_seed_and_the_rules_decide(monkeypatch):
+def test_sequences_depend_only_on_seed_and_rules(monkeypatch):
     first = texts(generated_listops(64, **SMALL).train[0])
     assert texts(generated_listops(64, **SMALL, seed=1).train[0]) != first
     monkeypatch.setattr(cached, "ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
     assert texts(generated_listops(64, **SMALL).train[0]) == first
-    # How the sequences are shared out is no part of what they are.
+    # The sizes of the parts do not change the sequences.
     assert texts(generated_listops(64, **{**SMALL, "train": 30, "test": 50}).train[0]) == first[:30]
 
 
-def test_lengths_that_are_rare_are_waited_for(monkeypatch):
+def test_rare_lengths_are_found(monkeypatch):
     monkeypatch.setattr(listops, "TREES", 1)
     data = generated_listops(64, **{**SMALL, "min_tokens": 40})
     assert {int(length) for source in parts(data) for length in source.lengths} == {40}
@@ -112,8 +112,8 @@ def test_lengths_that_are_rare_are_waited_for(monkeypatch):
         generated_listops(64, **{**SMALL, "min_tokens": 40})
 
 
-def test_all_of_a_few_sequences_are_found(monkeypatch):
-    """Of two digits below an operator there are 400; rounds of few find one that is there first."""
+def test_all_possible_sequences_are_found(monkeypatch):
+    """There are 400 sequences of one operator and two digits. Small rounds repeat many of them."""
     monkeypatch.setattr(listops, "TREES", 8)
     few = dict(min_tokens=4, max_tokens=4, max_depth=3, max_arguments=5, nesting=0.1)
     data = generated_listops(4, **few, train=390, validation=5, test=5)
@@ -122,10 +122,10 @@ def test_all_of_a_few_sequences_are_found(monkeypatch):
         generated_listops(4, **few, train=391, validation=5, test=5)
 
 
-def test_a_large_set_is_not_made_again(tmp_path, monkeypatch):
+def test_large_set_is_cached(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     generated_listops(64, **SMALL)
-    assert not list(tmp_path.rglob("*"))  # A small one is.
+    assert not list(tmp_path.rglob("*"))  # Small sets are not cached.
     monkeypatch.setattr(cached, "MANY", 1)
     made = generated_listops(64, **SMALL)
     with monkeypatch.context() as context:
@@ -152,7 +152,7 @@ def test_batches_are_padded_with_a_mask():
         TokenSource([1, 2, 3, 4], [3, 2], [0, 0], 4)
 
 
-def test_files_of_the_long_range_arena():
+def test_long_range_arena_files():
     data = load_listops(64, SAMPLE)
     assert [len(source) for source in parts(data)] == [6, 3, 3]
     for name, source in zip(listops.FILES, parts(data), strict=True):
@@ -181,14 +181,14 @@ GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
         ("[MIN 1 2 ]\t1\n[MIN 1 2 ]\t1\n", '"Source" of tokens and a "Target"'),
     ],
 )
-def test_damaged_files(tmp_path, content, rule):
+def test_damaged_files_raise(tmp_path, content, rule):
     for name in listops.FILES:
         (tmp_path / name).write_text(content if name == "basic_val.tsv" else GOOD)
     with pytest.raises(ValueError, match=rule):
         load_listops(64, tmp_path)
 
 
-def test_missing_files(tmp_path, monkeypatch):
+def test_missing_files_and_long_sequences_raise(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* basic_train.tsv"):
         load_listops(64)
@@ -217,12 +217,12 @@ def test_missing_files(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_bad_numbers(changes, rule):
+def test_invalid_arguments_raise(changes, rule):
     with pytest.raises(ValueError, match=rule):
         generated_listops(64, **{**SMALL, **changes})
 
 
-def test_unknown_tokens():
+def test_unknown_tokens_raise():
     assert encode_listops("[SM 0 9 ]").tolist() == [14, 1, 10, 15]
     with pytest.raises(ValueError, match=r"\['MIN'\] in 'MIN 1 2 X'|\['MIN', 'X'\]"):
         encode_listops("MIN 1 2 X")
@@ -230,7 +230,7 @@ def test_unknown_tokens():
         encode_listops("( )")
 
 
-def test_a_tokenizer_reads_the_same():
+def test_tokenizer_matches_encode_listops():
     pytest.importorskip("tokenizers")
     encode = SubwordEncoder(listops_tokenizer(), max_sequence_length=64)
     texts = ["( ( ( [MAX 4 ) 3 ) ] )", "[SM 0 9 [MED 1 2 3 ] [MIN 5 6 ] ]", "7"]
@@ -243,8 +243,8 @@ def test_a_tokenizer_reads_the_same():
         encode(["[SM 0 9]"], 64)
 
 
-def test_a_version_gives_the_same_for_ever():
-    """Scores are of these sequences: whoever changes them counts up `version`, and this with it."""
+def test_sequences_of_a_version_never_change():
+    """Scores depend on these sequences. If they change, increase `version` and update the hash."""
     digest = hashlib.sha256()
     for source in parts(generated_listops(64, **SMALL)):
         digest.update("\n".join(texts(source)).encode())

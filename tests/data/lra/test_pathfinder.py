@@ -1,4 +1,4 @@
-"""Pathfinder: dots are where the label says, paths stay apart, and files are read as they are."""
+"""Test Pathfinder: generated images, labels, files of the Long Range Arena and errors."""
 
 import hashlib
 from pathlib import Path
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 SMALL = dict(train=12, validation=4, test=4, contour_length=5, distractors=2)
 EASY = dict(distractor_length=3, dash_length=3, dash_thickness=1, gaps=(1,), dot_radius=1.5,
             seed_distance=8, contrast=0.8, bend=0.4)  # fmt: skip
-# Sizes as the Long Range Arena has them, which fill the picture.
+# Settings of the Long Range Arena, which fill the images.
 FULL = {
     32: Rules(32, 14, 5, 4, 2, 0.5, (1,), 1.5, 7, 0.75, 0.4),
     64: Rules(64, 14, 4, 4, 5, 1, (1,), 2.5, 12, 0.8, 0.4),
@@ -23,7 +23,7 @@ FULL = {
 
 
 def component(mask, start):
-    """All pixels that can be reached from one, step by step, corners included."""
+    """Return the 8-connected component of pixels that contains `start`."""
     found, waiting = set(), [start]
     while waiting:
         y, x = waiting.pop()
@@ -35,7 +35,7 @@ def component(mask, start):
 
 
 @pytest.mark.parametrize("size", FULL)
-def test_dots_are_joined_where_the_label_says_so(size):
+def test_labels_match_connected_dots(size):
     rules = FULL[size]
     drawn = draw_paths(np.random.default_rng(5), 2**20 // size**2, rules)
     assert 20 <= len(drawn.labels) and 0.25 < drawn.labels.mean() < 0.75
@@ -43,12 +43,12 @@ def test_dots_are_joined_where_the_label_says_so(size):
     for mask, dots, label in zip(masks, drawn.dots, drawn.labels, strict=True):
         first, second = (tuple(dot) for dot in np.rint(dots).astype(int))
         assert (second in component(mask > 0, first)) == label
-    for dy, dx in [(0, 1), (1, 0), (1, 1)]:  # Nor does any other path touch one.
+    for dy, dx in [(0, 1), (1, 0), (1, 1)]:  # Different paths must not touch.
         one, next_one = masks[:, : size - dy, : size - dx], masks[:, dy:, dx:]
         assert not ((one != next_one) & (one > 0) & (next_one > 0)).any()
 
 
-def test_paths_have_the_dashes_that_were_asked_for():
+def test_paths_have_requested_dashes_and_gaps():
     rules = Rules(64, 6, 3, **{**EASY, "gaps": (2, 4)})
     drawn = draw_paths(np.random.default_rng(0), 200, rules)
     lengths = np.linalg.norm(drawn.ends - drawn.starts, axis=-1)
@@ -58,12 +58,12 @@ def test_paths_have_the_dashes_that_were_asked_for():
     assert set(dashes[:, 2:].ravel()) <= {0, 3} and dashes[:, 2:].mean() > 2.5
     np.testing.assert_allclose(lengths[~np.isnan(lengths)], 3)
     ours = [set(np.round(row[~np.isnan(row)], 6)) for row in gaps.reshape(len(gaps), -1)]
-    assert {tuple(row) for row in ours} == {(2.0,), (4.0,)}  # one gap in each picture
+    assert {tuple(row) for row in ours} == {(2.0,), (4.0,)}  # one gap size per image
     between = np.linalg.norm(drawn.starts[:, 0, 0] - drawn.starts[:, 1, 0], axis=-1)
     np.testing.assert_allclose(between, 8)
 
 
-def test_how_far_dots_are_from_each_other_tells_little():
+def test_distance_between_dots_barely_predicts_label():
     drawn = draw_paths(np.random.default_rng(1), 4000, FULL[32])
     distances = np.linalg.norm(drawn.dots[:, 0] - drawn.dots[:, 1], axis=-1)
     right = [((distances > cut) == drawn.labels).mean() for cut in range(40)]
@@ -84,8 +84,8 @@ def test_brightness():
     assert 200 <= dashes.max() <= 204 and (dashes == 0).mean() > 0.7
 
 
-def test_a_line_is_drawn_where_it_is():
-    """Against distances that are measured pixel by pixel."""
+def test_pixels_match_distances_to_lines():
+    """Compare with distances computed pixel by pixel."""
     rules = Rules(24, 4, 0, **EASY)
     drawn = draw_paths(np.random.default_rng(3), 30, rules)
     image = draw_pixels(drawn, rules)[0, ..., 0]
@@ -103,7 +103,7 @@ def parts(data):
     return [data.train, data.validation, data.test]
 
 
-def test_only_the_seed_and_the_rules_decide():
+def test_images_depend_only_on_seed_and_rules():
     data = generated_pathfinder(32, **SMALL)
     assert [len(images) for images, _ in parts(data)] == [12, 4, 4]
     assert (data.name, data.labels) == ("pathfinder", ("two paths", "one path"))
@@ -114,7 +114,7 @@ def test_only_the_seed_and_the_rules_decide():
     assert not np.array_equal(data.train[0], other.train[0])
 
 
-def test_a_large_set_is_not_made_again(tmp_path, monkeypatch):
+def test_large_set_is_cached(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setattr(cached, "MANY", 1)
     made = generated_pathfinder(32, **SMALL)
@@ -124,13 +124,13 @@ def test_a_large_set_is_not_made_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("few", [dict(distractors=5, gap=1, contrast=0.9), dict(distractors=20)])
-def test_the_curriculum_of_the_dimension_mixer(few):
+def test_dimension_mixer_curriculum(few):
     data = generated_pathfinder(128, train=2, validation=1, test=1, **few)
     images, labels = Pipeline(*data.train, batch_size=2, num_classes=2)[0]
     assert images.shape == (2, 128, 128, 1) and images.max() == 255
 
 
-def test_folders_of_the_long_range_arena():
+def test_long_range_arena_folders():
     data = load_pathfinder(32, HERE)
     assert [len(source) for source, _ in parts(data)] == [3, 1, 1]
     folder = HERE / "pathfinder32" / "curv_contour_length_14"
@@ -160,7 +160,7 @@ def test_folders_of_the_long_range_arena():
         ("\x93NUMPY\x01", ValueError, "must be text in UTF-8"),
     ],
 )
-def test_damaged_folders(tmp_path, line, error, rule):
+def test_damaged_folders_raise(tmp_path, line, error, rule):
     for name in ("imgs/0", "metadata"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "imgs" / "0" / "a.png").write_bytes(b"")
@@ -169,7 +169,7 @@ def test_damaged_folders(tmp_path, line, error, rule):
         load_pathfinder(32, tmp_path, path=".")
 
 
-def test_no_folder(tmp_path):
+def test_missing_folder_raises(tmp_path):
     with pytest.raises(FileNotFoundError, match="`metadata/0.npy`.*pathfinder64/curv"):
         load_pathfinder(64, tmp_path)
 
@@ -186,14 +186,14 @@ def test_no_folder(tmp_path):
         (dict(contour_length=80), "room for two long paths.*without a picture in"),
     ],
 )
-def test_bad_numbers(changes, rule, monkeypatch):
+def test_invalid_arguments_raise(changes, rule, monkeypatch):
     monkeypatch.setattr(pathfinder, "AT_ONCE", 1)
     with pytest.raises(ValueError, match=rule):
         generated_pathfinder(**{"image_size": 32, **SMALL, **changes})
 
 
 def path_masks(pictures, rules):
-    """Which path goes through each pixel, gaps included: uint8, 1 and 2 for the long ones."""
+    """Return the number of the path at each pixel, gaps included: 1 and 2 are the long paths."""
     size = rules.image_size
     masks = np.zeros((len(pictures.labels), size, size), "uint8")
     corners = np.stack([pictures.starts, pictures.ends], axis=3)
@@ -208,8 +208,8 @@ def path_masks(pictures, rules):
     return masks
 
 
-def test_a_version_gives_the_same_for_ever():
-    """Scores are of these pictures: whoever changes them counts up `version`, and this with it."""
+def test_images_of_a_version_never_change():
+    """Scores depend on these images. If they change, increase `version` and update the hash."""
     data = generated_pathfinder(32, **SMALL)
     digest = hashlib.sha256()
     for images, labels in (data.train, data.validation, data.test):

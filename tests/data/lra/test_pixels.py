@@ -1,4 +1,4 @@
-"""CIFAR-10 in gray: levels, and parts."""
+"""Test CIFAR-10 in grayscale: levels and parts."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from tests.data.images.miniature_cifar import write_archive
         ((10, 200, 30), 124),  # (2.989 + 117.4 + 3.42) * 255.5 / 255 = 124.05
     ],
 )
-def test_levels(color, level):
+def test_gray_levels(color, level):
     assert pixels.gray(np.array([[color]], "uint8")).tolist() == [[[level]]]
 
 

@@ -1,4 +1,4 @@
-"""Pairs of papers are read as the Long Range Arena writes them."""
+"""Test document pairs in the format of the Long Range Arena."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_pairs():
         (b"1.0\ta\tb\t\xff\ttext\n", "must be in UTF-8"),
     ],
 )
-def test_damaged_files(tmp_path, content, rule):
+def test_damaged_files_raise(tmp_path, content, rule):
     for name in FILES:
         good = (SAMPLE / name).read_bytes()
         (tmp_path / name).write_bytes(content if ".eval." in name else good)
@@ -50,7 +50,7 @@ def test_damaged_files(tmp_path, content, rule):
         load_retrieval(16, tmp_path)
 
 
-def test_missing_files(tmp_path, monkeypatch):
+def test_missing_files_raise(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* new_aan_pairs.train.tsv"):
         load_retrieval(16)

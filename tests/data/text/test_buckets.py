@@ -1,4 +1,4 @@
-"""Batches of similar lengths: every text once, padded no further than it must be."""
+"""Test batches of texts with similar lengths: coverage, padding and order."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 
 from keras_permix.data import Pipeline, TextSource, TokenSource
 
-ONE_SHAPE = keras.backend.backend() == "tensorflow"  # of all batches, as `Pipeline` says
+ONE_SHAPE = keras.backend.backend() == "tensorflow"  # `Pipeline` pads all batches to one shape
 LENGTHS = np.random.default_rng(0).integers(1, 33, 500)
 TEXTS = ["x" * length for length in LENGTHS]
 
@@ -24,12 +24,12 @@ def pipeline(source, **more):
     return Pipeline(source, batch_size=16, shuffle=True, **more)
 
 
-several_shapes = pytest.mark.skipif(ONE_SHAPE, reason="Keras wants one shape on TensorFlow")
+several_shapes = pytest.mark.skipif(ONE_SHAPE, reason="Keras requires one shape on TensorFlow")
 SOURCES = pytest.mark.parametrize("make", [token_source, text_source])
 
 
 @SOURCES
-def test_each_batch_is_padded_to_the_next_length(make):
+def test_batches_are_padded_to_the_next_length(make):
     seen = []
     for inputs, labels in pipeline(make()):
         longest = LENGTHS[labels].max()
@@ -43,7 +43,7 @@ def test_each_batch_is_padded_to_the_next_length(make):
 
 @several_shapes
 @SOURCES
-def test_there_is_less_padding(make):
+def test_buckets_reduce_padding(make):
     def padded(pad_to):
         return sum(inputs["mask"].size for inputs, _ in pipeline(make(pad_to)))
 
@@ -51,7 +51,7 @@ def test_there_is_less_padding(make):
 
 
 @SOURCES
-def test_seed_and_epoch_decide(make):
+def test_order_depends_on_seed_and_epoch(make):
     def labels(**more):
         return np.concatenate([labels for _, labels in pipeline(make(), **more)]).tolist()
 
@@ -63,20 +63,20 @@ def test_seed_and_epoch_decide(make):
 
 
 @several_shapes
-def test_batches_of_all_lengths_come_in_any_order():
+def test_batches_of_different_widths_are_shuffled():
     widths = [inputs["mask"].shape[1] for inputs, _ in pipeline(token_source())]
     changes = sum(one != other for one, other in zip(widths, widths[1:], strict=False))
     assert set(widths) == {8, 16, 32} and changes > 6
 
 
-def test_without_lengths_the_order_is_that_of_any_set():
+def test_order_without_buckets_matches_plain_pipeline():
     plain = Pipeline(np.arange(500), np.arange(500), batch_size=16, shuffle=True, seed=4)
     for (_, ours), (_, theirs) in zip(pipeline(text_source(()), seed=4), plain, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
 @SOURCES
-def test_parts_of_a_batch_are_padded_alike(make):
+def test_shards_of_a_batch_have_the_same_padding(make):
     whole, *parts = (pipeline(make(), shard=shard) for shard in ((0, 1), (0, 2), (1, 2)))
     for (inputs, _), *halves in zip(whole, *parts, strict=True):
         joined = np.concatenate([half["tokens"] for half, _ in halves])
@@ -84,13 +84,13 @@ def test_parts_of_a_batch_are_padded_alike(make):
 
 
 @pytest.mark.parametrize("pad_to", [(16, 8), (8, 32), (0,), (8, 8)])
-def test_bad_lengths(pad_to):
+def test_invalid_pad_to_raises(pad_to):
     with pytest.raises(
         ValueError, match="`pad_to` must be a list of ascending integers.*max_sequence_length=32"
     ):
         token_source(pad_to)
 
 
-def test_pairs():
+def test_pad_to_with_pairs_raises():
     with pytest.raises(ValueError, match="`pad_to` must be empty for pairs"):
         TextSource([("a", "b")], [0], 32, pad_to=(8,))

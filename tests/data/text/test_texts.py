@@ -1,4 +1,4 @@
-"""Texts are read from their files, and padded to one length with a mask."""
+"""Test text data sets: file formats, labels, padding and errors."""
 
 import csv
 import gzip
@@ -22,7 +22,7 @@ ROWS = [("a film", 0), ("schön", 1), ("no", 0), ("ja", 1)]
 
 
 def write(path, rows=ROWS, **more):
-    """Write rows as JSON lines, packed as the name says."""
+    """Write rows as JSON lines, compressed according to the file extension."""
     lines = [json.dumps({"text": text, "label": label, **more}) for text, label in rows]
     pack = {".xz": lzma.compress, ".gz": gzip.compress}.get(path.suffix, bytes)
     path.write_bytes(pack("\n".join(lines).encode()))
@@ -34,12 +34,12 @@ def ascii_start(text):
 
 
 def oracle(text, length):
-    """Byte + 1, cut and filled with zeros."""
+    """Return each byte + 1, truncated or zero-padded to `length`."""
     tokens = [byte + 1 for byte in text.encode("utf-8")][:length]
     return tokens + [0] * (length - len(tokens))
 
 
-def test_bytes_are_counted_from_one():
+def test_byte_tokens_start_at_one():
     assert encode_bytes("aé\x00").tolist() == [98, 196, 170, 1]
 
 
@@ -76,7 +76,7 @@ def test_pairs_in_tab_separated_values(tmp_path):
         (["good", " bad", "good "], ("bad", "good"), [1, 0, 1]),
     ],
 )
-def test_each_label_is_a_class_of_its_own(tmp_path, given, names, targets):
+def test_each_distinct_label_becomes_a_class(tmp_path, given, names, targets):
     write(tmp_path / "a.jsonl", [("a", label) for label in given])
     data = load_texts("mine", 5, tmp_path, train="a.jsonl", test="a.jsonl")
     assert data.labels == names and data.train[0].targets.tolist() == targets
@@ -87,19 +87,19 @@ def test_each_label_is_a_class_of_its_own(tmp_path, given, names, targets):
 )
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
-def test_only_a_newline_ends_a_tab_separated_row(tmp_path, text, end, start):
+def test_tsv_rows_end_only_at_newlines(tmp_path, text, end, start):
     lines = ["text\tlabel", f"{text}\t0", "", "b\t1", ""]
     (tmp_path / "a.tsv").write_bytes((start + end.join(lines)).encode())
     data = load_texts("mine", 5, tmp_path, train="a.tsv", test="a.tsv")
     assert data.train[0].texts == [text, "b"] and data.train[0].targets.tolist() == [0, 1]
 
 
-def test_a_real_zero_is_not_padding():
+def test_token_zero_is_not_masked():
     padded = pad_tokens([[0, 7]], 3)
     assert padded["mask"].tolist() == [[True, True, False]]
 
 
-def test_known_set_of_one_file_and_two_splits(tmp_path, monkeypatch):
+def test_known_set_in_one_file_with_two_splits(tmp_path, monkeypatch):
     lines = [
         json.dumps({"split": split, "text": split[:3], "label": label})
         for split, label in [("train", 1), ("validation", 0), ("train", 0)]
@@ -120,7 +120,7 @@ at both mills."
 """
 
 
-def test_ag_news_as_its_archive_has_it(tmp_path):
+def test_ag_news_archive(tmp_path):
     folder = tmp_path / "ag_news_csv"
     folder.mkdir()
     (folder / "train.csv").write_text(NEWS)
@@ -139,7 +139,7 @@ def test_ag_news_as_its_archive_has_it(tmp_path):
 
 
 @pytest.mark.parametrize("row", ['"5","a","b"', '"1","a"', '"1","a","b","c"', '"x","a","b"'])
-def test_a_wrong_row_of_ag_news(tmp_path, row):
+def test_invalid_ag_news_row_raises(tmp_path, row):
     (tmp_path / "ag_news_csv").mkdir()
     for name in ("train.csv", "test.csv"):
         (tmp_path / "ag_news_csv" / name).write_text(row)
@@ -151,7 +151,7 @@ def test_a_wrong_row_of_ag_news(tmp_path, row):
 BOTH = {"train": "a.jsonl", "test": "a.jsonl"}
 
 
-def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
+def test_validation_part_is_drawn_from_training_texts(tmp_path):
     texts = [f"text {number}" for number in range(20)]
     write(tmp_path / "a.jsonl", [(text, n % 2) for n, text in enumerate(texts)])
     data = load_texts("mine", 5, tmp_path, **BOTH, validation=5)
@@ -225,15 +225,15 @@ def test_a_validation_part_is_drawn_from_the_training_texts(tmp_path):
         ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
     ],
 )
-def test_bad_files(tmp_path, content, arguments, error, rule):
+def test_invalid_files_raise(tmp_path, content, arguments, error, rule):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(error, match=rule):
         load_texts("mine", 5, tmp_path, **arguments)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "A.CSV", "a.tsv"])
-def test_a_line_of_more_values_than_names(tmp_path, name):
-    """As of a text with commas, which nobody put in quotes."""
+def test_row_with_extra_values_raises(tmp_path, name):
+    """A typical cause is an unquoted text with commas."""
     lines = [["text", "label"], ["a", "0"], ["well", "done", "1"]]
     mark = "\t" if name == "a.tsv" else ","
     (tmp_path / name).write_text("\n".join(mark.join(line) for line in lines))
@@ -241,13 +241,13 @@ def test_a_line_of_more_values_than_names(tmp_path, name):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
-def test_a_file_with_semicolons_between_columns(tmp_path):
+def test_semicolon_separated_file_raises(tmp_path):
     (tmp_path / "a.csv").write_text("text;label\nwell done;good\nno;bad\n")
     with pytest.raises(ValueError, match="a.csv .line 1 is separated by semicolons"):
         load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv")
 
 
-def test_a_file_without_a_header(tmp_path):
+def test_file_without_header_raises(tmp_path):
     (tmp_path / "a.csv").write_text("well done,good\nno,bad\n")
     rule = "first line of a file must name its columns.*Received: 'well done', 'good' in .*a.csv$"
     with pytest.raises(ValueError, match=rule):
@@ -255,7 +255,7 @@ def test_a_file_without_a_header(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
-def test_a_row_is_named_by_its_line(tmp_path, name):
+def test_error_names_line_of_row(tmp_path, name):
     text = {
         "a.csv": 'text,label\n"a\nb",1\n ,0\n',
         "a.tsv": "text\tlabel\n\na\t1\n \t0\n",
@@ -266,8 +266,8 @@ def test_a_row_is_named_by_its_line(tmp_path, name):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
-def test_a_text_is_as_long_as_it_is(tmp_path):
-    """Python's reader of CSV stops at 131,072 characters."""
+def test_long_csv_text_is_not_truncated(tmp_path):
+    """By default, Python's CSV reader limits fields to 131,072 characters."""
     texts = ["a" * 200_000, "b"]
     (tmp_path / "a.csv").write_text("text,label\n" + "\n".join(f"{t},{t[0]}" for t in texts))
     limit = csv.field_size_limit()
@@ -275,14 +275,14 @@ def test_a_text_is_as_long_as_it_is(tmp_path):
     assert csv.field_size_limit() == limit
 
 
-def test_a_class_of_no_text_is_said(tmp_path):
+def test_class_without_texts_warns(tmp_path):
     write(tmp_path / "a.jsonl", [(f"{stars} stars", stars) for stars in (1, 2, 3)])
     with pytest.warns(UserWarning, match=r"no samples to train on for 1 of its 4 classes: \['0'\]"):
         data = load_texts("mine", 5, tmp_path, **BOTH)
     assert data.labels == (*"0123",) and data.train[0].targets.tolist() == [1, 2, 3]
 
 
-def test_a_quote_that_does_not_end(tmp_path):
+def test_unterminated_quote_raises(tmp_path):
     (tmp_path / "a.csv").write_text('text,label\na,0\n"b,1\n')
     with pytest.raises(
         ValueError, match=r"must be complete.*a.csv \(line 3: unexpected end of data"
@@ -290,7 +290,7 @@ def test_a_quote_that_does_not_end(tmp_path):
         load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv")
 
 
-def test_known_set_without_its_files(tmp_path, monkeypatch):
+def test_known_set_without_files_raises(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* sst2.jsonl.xz"):
         load_texts("sst2", 5)
@@ -300,23 +300,23 @@ def test_known_set_without_its_files(tmp_path, monkeypatch):
 
 
 def parts_of(data):
-    """The texts and the names of their classes, of training and test."""
+    """Return the texts and class names of the training and the test part."""
     return [
         list(zip(part[0].texts, [data.labels[label] for label in part[0].targets], strict=True))
         for part in (data.train, data.test)
     ]
 
 
-def test_imdb_as_its_archive_has_it(tmp_path):
+def test_imdb_archive(tmp_path):
     for part, texts in {"train": ("bad", "good"), "test": ("worse", "schön")}.items():
         for label, rating, text in zip(("neg", "pos"), (1, 10), texts, strict=True):
             folder = tmp_path / "aclImdb" / part / label
             folder.mkdir(parents=True)
-            for number in (10, 9):  # in the order of numbers, not of names
+            for number in (10, 9):  # sorted by number, not by file name
                 (folder / f"{number}_{rating}.txt").write_text(f"{text} {number}", "utf-8")
     (tmp_path / "aclImdb" / "train" / "unsup").mkdir()
     (tmp_path / "aclImdb" / "train" / "unsup" / "0_0.txt").write_text("not labeled")
-    (tmp_path / "aclImdb" / "train" / "neg" / "._0_1.txt").write_bytes(b"\xff")  # of a macOS
+    (tmp_path / "aclImdb" / "train" / "neg" / "._0_1.txt").write_bytes(b"\xff")  # made by macOS
     train, test = parts_of(load_texts("imdb", 5, tmp_path))
     assert train == [
         (f"{text} {number}", label)
@@ -329,7 +329,7 @@ def test_imdb_as_its_archive_has_it(tmp_path):
         load_texts("imdb", 5, tmp_path)
 
 
-def test_sst2_as_glue_has_it(tmp_path):
+def test_sst2_in_glue_format(tmp_path):
     (tmp_path / "SST-2").mkdir()
     (tmp_path / "SST-2" / "train.tsv").write_text('sentence\tlabel\nno "wit \t0\na gem \t1\n')
     (tmp_path / "SST-2" / "dev.tsv").write_text("sentence\tlabel\nfine \t1\n")
@@ -350,7 +350,7 @@ FOLDER = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere"))
 @pytest.mark.skipif(
     not (FOLDER / "sst2.jsonl.xz").is_file(), reason="KERAS_PERMIX_DATA holds no SST-2"
 )
-def test_the_real_sst2():
+def test_real_sst2():
     data = load_texts("sst2", 64)
     counts = [(len(part[0]), int(part[0].targets.sum())) for part in (data.train, data.test)]
     assert counts == [(67349, 37569), (872, 444)]
@@ -359,21 +359,21 @@ def test_the_real_sst2():
 @pytest.mark.skipif(
     not (FOLDER / "imdb_train.jsonl.xz").is_file(), reason="KERAS_PERMIX_DATA holds no IMDB"
 )
-def test_the_real_imdb():
+def test_real_imdb():
     data = load_texts("imdb", 16)
     counts = [(len(part[0]), int(part[0].targets.sum())) for part in (data.train, data.test)]
     assert counts == [(25000, 12500)] * 2
 
 
-def test_a_class_that_is_not_tested_is_told(tmp_path):
+def test_class_without_test_samples_warns(tmp_path):
     (tmp_path / "train.csv").write_text("text,label\na,good\nb,Good\nc,bad\n", encoding="utf-8")
     (tmp_path / "test.csv").write_text("text,label\na,good\nc,bad\n", encoding="utf-8")
     rule = r"mine has no samples to test on for 1 of its 3 classes: \['Good'\]"
-    with pytest.warns(UserWarning, match=rule) as told:
+    with pytest.warns(UserWarning, match=rule) as caught:
         load_texts("mine", 5, tmp_path, train="train.csv", test="test.csv")
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__
 
 
-def test_fields_are_a_list(tmp_path):
+def test_fields_not_a_list_raises(tmp_path):
     with pytest.raises(ValueError, match="`fields` must be a list of names. Received: fields='te"):
         load_texts("mine", 5, tmp_path, fields="text", train="train.csv", test="test.csv")

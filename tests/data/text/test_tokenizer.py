@@ -1,4 +1,4 @@
-"""A tokenizer made for the texts of a recipe, which stays that of the run and of the preset."""
+"""Test tokenizers trained on the texts of a recipe, and saved in its runs and presets."""
 
 import json
 
@@ -16,8 +16,8 @@ pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 from keras_permix.data.text.tokenizer import SubwordEncoder, train_tokenizer  # noqa: E402
 
 
-def test_byte_pairs_are_merged_by_how_often_they_occur():
-    """As in Sennrich et al., 2016: the most frequent pair first, never across words."""
+def test_byte_pairs_are_merged_by_frequency():
+    """Merge the most frequent pair first, never across words (Sennrich et al., 2016)."""
     text = train_tokenizer(["Low low low lówer", "wer"], 9)
     names = json.loads(text)["model"]["vocab"]
     assert sorted(names, key=names.get) == ["[PAD]", "[UNK]", "e", "l", "o", "r", "w", "lo", "low"]
@@ -26,7 +26,7 @@ def test_byte_pairs_are_merged_by_how_often_they_occur():
     assert train_tokenizer(iter(["Low low low lówer", "wer"]), 9) == text
 
 
-def test_a_panic_of_the_library_is_an_error():
+def test_panic_in_tokenizers_raises_value_error():
     pattern = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
     text = json.loads(train_tokenizer(["a"], 9))
     text["pre_tokenizer"] = {**pattern, "invert": False}
@@ -34,7 +34,7 @@ def test_a_panic_of_the_library_is_an_error():
         SubwordEncoder(json.dumps(text), 8)(["a" * 40 + "!"], 8)
 
 
-def test_vocabulary_must_hold_the_characters():
+def test_vocabulary_smaller_than_alphabet_raises():
     with pytest.raises(
         ValueError, match="different characters.* Received: vocabulary_size=3, .* 5"
     ):
@@ -70,7 +70,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_model_gets_a_tokenizer_for_its_data_and_keeps_it(folder):
+def test_model_gets_trained_tokenizer_and_keeps_it(folder):
     model = tiny("LRATransformer", vocabulary_size=13)
     data = task_of(model).load(SPEC, folder)
     expected = train_tokenizer([row["text"] for row in ROWS], 13)
@@ -95,12 +95,12 @@ def test_pairs_share_a_tokenizer(folder):
     assert model.tokenizer == train_tokenizer(["ab", "cd", "ab", "c"], 20)
 
 
-def test_unknown_kind(folder):
+def test_unknown_tokenizer_raises(folder):
     with pytest.raises(ValueError, match="`tokenizer` must be one of .*Received: tokenizer='spm'"):
         task_of(tiny("LRATransformer")).load({**SPEC, "tokenizer": "spm"}, folder)
 
 
-def test_pixels_have_no_tokenizer():
+def test_tokenizer_for_pixels_raises():
     with pytest.raises(ValueError, match="`tokenizer` are for texts.*image_size=8"):
         tiny("LRATransformer", image_size=8, tokenizer='{"model": 1}')
 
@@ -111,14 +111,14 @@ class Kill(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
-def test_run_that_goes_on_keeps_its_tokenizer(folder):
+def test_resumed_run_keeps_its_tokenizer(folder):
     run = dict(recipe=folder / "recipe.toml", out=folder / "run", data_dir=folder, verbose=0)
     with pytest.raises(KeyboardInterrupt):
         train(**run, callbacks=[Kill()])
     file = folder / "run/tokenizer.json"
     made = file.read_text(encoding="utf-8")
     assert made == train_tokenizer([row["text"] for row in ROWS], 16)
-    kept = json.dumps(json.loads(made), indent=1)  # which no other training of one would write
+    kept = json.dumps(json.loads(made), indent=1)  # not the format of a new tokenizer
     file.write_text(kept, encoding="utf-8")
     assert train(**run).model.tokenizer == kept
     assert LRATransformer.from_preset(folder / "run/preset").tokenizer == kept

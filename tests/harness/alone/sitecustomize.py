@@ -1,7 +1,6 @@
-"""Has Python find one framework alone, that of `KERAS_BACKEND`, as where no other is installed.
+"""Hide all frameworks except that of `KERAS_BACKEND`, as if they were not installed.
 
-Keras imports what is installed, scikit-learn too, which takes seconds in each process that a test
-starts.
+Keras imports all installed frameworks and scikit-learn, which takes seconds in every process.
 """
 
 import os
@@ -14,11 +13,11 @@ OTHERS = {"sklearn", *FRAMEWORKS} - ONE if ONE else set()
 
 
 class Finder(PathFinder):
-    """Where Python looks for modules, but for those of others."""
+    """Find modules, except those in `OTHERS`."""
 
     @classmethod
     def find_spec(cls, fullname, path=None, target=None):
-        """As for `PathFinder`."""
+        """Find a module like `PathFinder`."""
         return None if fullname in OTHERS else super().find_spec(fullname, path, target)
 
 

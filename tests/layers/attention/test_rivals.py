@@ -1,4 +1,4 @@
-"""What is cheaper than attention gives the numbers of plain NumPy, masks included."""
+"""Test efficient alternatives to attention against NumPy."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ from tests.oracle import butterfly
 
 X = np.random.default_rng(0).normal(size=(3, 8, 6)).astype("float32")
 MASK = np.arange(8) < np.array([[8], [5], [0]])
-MASK[1, [0, 4]] = False  # of blocks of two at a stride of four, one has no real token
+MASK[1, [0, 4]] = False  # one block (two tokens with stride 4) has no real token
 HEAD_DIM = 4
 
 
@@ -46,7 +46,7 @@ def linformer(layer, query, key, value, real):
 
 
 def blocks(layer, query, key, value, real, order):
-    """Every token attends to the real ones of its block, or else to all of its block."""
+    """Attend to the real tokens of each block, or to all of them if none is real."""
     same = np.zeros((len(key), len(key)), bool)
     for start in range(0, len(key), layer.block_size):
         members = order[start : start + layer.block_size]
@@ -59,12 +59,12 @@ def normalized(weights):
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-# name -> (layer, what a head makes of queries, keys and values of a sample)
+# name -> (layer, reference for one head of one sample)
 LAYERS = {
     "linear": (LinearAttention, linear),
     "performer": (partial(PerformerAttention, features=6, seed=1), performer),
     "linformer": (partial(LinformerAttention, mixtures=3), linformer),
-    "linformer of fewer tokens": (
+    "linformer with max_sequence_length": (
         partial(LinformerAttention, mixtures=3, max_sequence_length=11, use_output_bias=False),
         linformer,
     ),
@@ -81,7 +81,7 @@ LAYERS = {
 
 
 def make_layer(name, dtype=None):
-    """A built layer of two heads whose biases are not zero."""
+    """Return a built layer of two heads with nonzero biases."""
     layer = LAYERS[name][0](num_heads=2, head_dim=HEAD_DIM, dtype=dtype)
     layer.build(X.shape)
     for weight in layer.weights:
@@ -90,7 +90,7 @@ def make_layer(name, dtype=None):
 
 
 def expected(layer, name, inputs, mask=None):
-    """What the layer must give, in float64."""
+    """Return the expected output in float64."""
     attend = LAYERS[name][1]
     kernel, *bias = (to_numpy(weight).astype("float64") for weight in layer.qkv_dense.weights)
     parts = np.split(inputs @ kernel + sum(bias), 6, axis=-1)  # queries of two heads, keys, values
@@ -108,25 +108,25 @@ def expected(layer, name, inputs, mask=None):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layer_gives_the_values_of_numpy(name):
-    """With a mask: `tests/layers/test_blind.py`."""
+def test_layer_matches_numpy(name):
+    """Masks are tested in `tests/layers/test_blind.py`."""
     layer = make_layer(name)
     assert_close(to_numpy(layer(X)), expected(layer, name, X))
 
 
-@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX computes in float32 unless told")
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX uses float32 by default")
 @pytest.mark.parametrize("name", ["linear", "linformer", "local", "butterfly"])
 def test_float64_is_kept(name):
     layer = make_layer(name, dtype="float64")
     assert_close(to_numpy(layer(X)), expected(layer, name, X), dtype="float64")
 
 
-def test_butterfly_attention_takes_blocks_of_the_root():
+def test_butterfly_attention_default_block_size():
     sizes = [ButterflyAttention().tokens_per_block(tokens) for tokens in (4, 8, 64, 256, 1024)]
     assert sizes == [2, 4, 8, 16, 32]
 
 
-def test_maps_of_blocks_are_what_attends():
+def test_attention_maps_reproduce_outputs():
     layer = ButterflyAttention(1, 2, layer_index=1, num_layers=2, use_output_projection=False)
     outputs = to_numpy(layer(X, mask=MASK))
     maps = to_numpy(layer.attention_maps(X, mask=MASK))
@@ -137,7 +137,7 @@ def test_maps_of_blocks_are_what_attends():
 
 
 @pytest.mark.parametrize("head_dim", [4, 6])
-def test_directions_are_orthogonal_in_blocks_and_estimate_the_softmax(head_dim):
+def test_directions_are_orthogonal_and_estimate_softmax(head_dim):
     many = PerformerAttention(features=30_000).directions(head_dim).astype("float64")
     products = many[:head_dim] @ many[:head_dim].T
     np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-6)
@@ -148,7 +148,7 @@ def test_directions_are_orthogonal_in_blocks_and_estimate_the_softmax(head_dim):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_fourier_transform_is_that_of_numpy(masked):
+def test_fourier_mixer_matches_numpy(masked):
     wanted = np.fft.fft2(X * MASK[..., None] if masked else X).real
     assert_close(to_numpy(FourierMixer()(X, mask=MASK if masked else None)), wanted)
 
@@ -174,7 +174,7 @@ def test_fourier_transform_is_that_of_numpy(masked):
         (lambda: FourierMixer(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
     ],
 )
-def test_wrong_argument_is_named(call, message):
+def test_invalid_argument_raises(call, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         call()
 
@@ -182,7 +182,7 @@ def test_wrong_argument_is_named(call, message):
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("shift", [0, -5, -8, -16, -18, -20, -60, -300])
 @pytest.mark.parametrize("kind", [LinearAttention, PerformerAttention])
-def test_gradients_stay_ordinary_where_features_vanish(kind, shift, dtype):
+def test_gradients_stay_bounded_for_vanishing_features(kind, shift, dtype):
     """`elu(q) + 1` rounds to 0 long before its gradient does."""
     keras.utils.set_random_seed(0)
     x = np.random.default_rng(0).normal(size=(2, 6, 4)).astype("float32")

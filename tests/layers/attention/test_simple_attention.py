@@ -1,4 +1,4 @@
-"""SimpleAttention gives the golden numbers and those of plain NumPy, and names bad arguments."""
+"""Test SimpleAttention against golden values and NumPy, and its errors."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ GOLDEN = load_golden("simpletron")
 
 
 def golden_weights(use_output_projection=True):
-    """The golden weights in the order of the layer's own."""
+    """Return the golden weights in the order of the layer's weights."""
     weights = [
         np.concatenate([GOLDEN[f"{name}_{kind}"] for name in "qkv"], axis=-1)
         for kind in ("kernel", "bias")
@@ -22,7 +22,7 @@ def golden_weights(use_output_projection=True):
 
 
 @pytest.mark.parametrize("projection", [False, True])
-def test_layer_gives_the_golden_values(projection):
+def test_layer_matches_golden_values(projection):
     layer = SimpleAttention(num_heads=2, use_output_projection=projection)
     layer.build(GOLDEN["x"].shape)
     layer.set_weights(golden_weights(projection))
@@ -31,7 +31,7 @@ def test_layer_gives_the_golden_values(projection):
 
 
 def attend(layer, inputs, head_dim, mask):
-    """What the layer must give, in float64."""
+    """Return the expected output in float64."""
     kernel, *bias = (weight.numpy().astype("float64") for weight in layer.qkv_dense.weights)
     parts = np.split(inputs @ kernel + (bias[0] if bias else 0), 3, axis=-1)
     heads = (part.reshape(*inputs.shape[:2], -1, head_dim) for part in parts)
@@ -47,7 +47,7 @@ CONFIGS = {
     "default": (dict(), 1),
     "wide": (dict(num_heads=3, head_dim=5, use_qkv_bias=False), 5),
     "bare": (dict(num_heads=2, use_output_projection=False), 4),
-    "by real tokens": (dict(num_heads=2, scale="valid"), 4),
+    "scale valid": (dict(num_heads=2, scale="valid"), 4),
     "unscaled": (dict(num_heads=1, scale=None), 8),
     "causal": (dict(num_heads=2, causal=True), 4),
 }
@@ -55,7 +55,7 @@ CONFIGS = {
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_layer_gives_the_values_of_numpy(name, masked):
+def test_layer_matches_numpy(name, masked):
     arguments, head_dim = CONFIGS[name]
     layer = SimpleAttention(**arguments)
     layer.build(X.shape)
@@ -65,7 +65,7 @@ def test_layer_gives_the_values_of_numpy(name, masked):
     assert_close(to_numpy(layer(X, mask=mask)), attend(layer, X, head_dim, mask))
 
 
-def test_weights_are_those_of_softmax_attention():
+def test_weights_match_softmax_attention():
     simple, softmax = SimpleAttention(2), SoftmaxAttention(2, use_qkv_bias=True)
     named = []
     for layer in (simple, softmax):
@@ -92,6 +92,6 @@ def test_weights_are_those_of_softmax_attention():
         (dict(scale="depth"), "`scale` must be one of.*'depth'"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         SimpleAttention(**arguments)(X)

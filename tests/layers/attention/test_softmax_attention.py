@@ -1,4 +1,4 @@
-"""SoftmaxAttention gives the numbers of plain NumPy, masks included, and names bad arguments."""
+"""Test SoftmaxAttention against NumPy, with and without masks, and its errors."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ MASK = np.arange(7) < np.array([[7], [4], [1]])
 
 
 def attend(layer, inputs, head_dim, mask):
-    """Attention in float64, one head at a time; where no key is real, all are."""
+    """Attend in float64, one head at a time; samples without real keys use all keys."""
     mask = mask | ~mask.any(axis=1, keepdims=True)
     kernel, *bias = (weight.numpy().astype("float64") for weight in layer.qkv_dense.weights)
     query, key, value = np.split(inputs @ kernel + (bias[0] if bias else 0), 3, axis=-1)
@@ -33,7 +33,7 @@ def attend(layer, inputs, head_dim, mask):
     ("arguments", "head_dim"),
     [(dict(num_heads=2), 4), (dict(num_heads=3, head_dim=5, use_qkv_bias=True), 5)],
 )
-def test_layer_gives_the_values_of_numpy(arguments, head_dim, fused, masked):
+def test_layer_matches_numpy(arguments, head_dim, fused, masked):
     layer = SoftmaxAttention(**arguments, fused=fused)
     layer.build(X.shape)
     for weight in layer.weights:
@@ -43,7 +43,7 @@ def test_layer_gives_the_values_of_numpy(arguments, head_dim, fused, masked):
     assert_close(to_numpy(layer(X, mask=mask)), wanted)
 
 
-@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX computes in float32 unless told")
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX uses float32 by default")
 @pytest.mark.parametrize("mask", [None, MASK], ids=["", "masked"])
 def test_float64_is_kept(mask):
     layer = SoftmaxAttention(2, dtype="float64")
@@ -53,8 +53,8 @@ def test_float64_is_kept(mask):
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_padding_is_not_seen_however_low_the_scores_are(fused):
-    """Real tokens that are alike have equal scores, here far below those of padding."""
+def test_padding_is_ignored_for_very_low_scores(fused):
+    """All real tokens have the same, very low score."""
     layer = SoftmaxAttention(1, use_qkv_bias=True, fused=fused)
     layer.build(X.shape)
     kernel, bias = (np.zeros(weight.shape) for weight in layer.qkv_dense.weights)
@@ -73,6 +73,6 @@ def test_padding_is_not_seen_however_low_the_scores_are(fused):
         (dict(dropout=2), r"`dropout` must be in \[0, 1\).*2"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         SoftmaxAttention(**arguments)(X)

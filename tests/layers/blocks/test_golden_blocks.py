@@ -1,4 +1,4 @@
-"""Blocks with the weights of BERT give the golden numbers."""
+"""Test blocks with the weights of BERT against golden values."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ HEADS = int(BERT["heads"])
 
 
 def bert_weights(layer):
-    """The weights of a layer of BERT in the order of a `MixerBlock`; kernels are transposed."""
+    """Return the weights of a BERT layer by part of a `MixerBlock`, with transposed kernels."""
 
     def of(name):
         name = f"bert.encoder.layer.{layer}.{name}"
@@ -47,7 +47,7 @@ def bert():
         (lambda: SimpleAttentionBlock(HEADS, mlp_dim=16), "simpletron_hidden_states"),
     ],
 )
-def test_blocks_with_the_weights_of_bert(make, states):
+def test_blocks_with_bert_weights(make, states):
     for layer, (before, after) in enumerate(zip(BERT[states], BERT[states][1:], strict=False)):
         block = make()
         block.build(before.shape)
@@ -55,7 +55,7 @@ def test_blocks_with_the_weights_of_bert(make, states):
         assert_close(to_numpy(block(before.astype("float32"))), after)
 
 
-def test_masked_blocks_with_the_weights_of_bert():
+def test_masked_blocks_with_bert_weights():
     tokens = BERT["bert_hidden_states"][0].astype("float32")
     for layer in range(2):
         block = bert()

@@ -1,4 +1,4 @@
-"""MLPMixerBlock gives the numbers of the authors and of NumPy, and names bad arguments."""
+"""Test MLPMixerBlock against the authors' values and NumPy, and its errors."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ GOLDEN = load_golden("mixers")
 X = np.random.default_rng(0).normal(size=(2, 16, 9)).astype("float32")
 
 
-def test_block_gives_the_authors_values():
+def test_block_matches_authors():
     block = MLPMixerBlock()
     block.build(GOLDEN["mixer_x"].shape)
     block.set_weights([GOLDEN[f"mixer_{name}"] for name in MIXER_WEIGHTS])
@@ -32,7 +32,7 @@ MIXER_WEIGHTS = NORMS + [
 
 
 def butterfly_mlp(x, layer):
-    """Sizes of 16 and 9, in two stages of blocks of 4 and 3."""
+    """Apply a butterfly MLP of two stages, with blocks of 4 for size 16 and 3 for size 9."""
     parts = [
         [*(w.numpy().astype("float64") for w in (*first.weights, *last.weights))]
         for first, last in zip(layer.mlp_in, layer.mlp_out, strict=True)
@@ -58,7 +58,7 @@ def butterfly_linear(x, layer):
 
 @pytest.mark.parametrize("mlp", [butterfly_mlp, butterfly_linear])
 @pytest.mark.parametrize("expansion", [1, 3])
-def test_block_of_butterflies_gives_the_values_of_numpy(mlp, expansion):
+def test_butterfly_block_matches_numpy(mlp, expansion):
     block = MLPMixerBlock(mlp.__name__.removesuffix("_mlp"), expansion)
     block.build(X.shape)
     rng = np.random.default_rng(1)
@@ -77,15 +77,15 @@ def test_block_of_butterflies_gives_the_values_of_numpy(mlp, expansion):
 
 
 @pytest.mark.parametrize("mlp", ["dense", "butterfly", "butterfly_linear"])
-def test_block_keeps_its_promises(mlp):
-    make, dense = partial(MLPMixerBlock, mlp), mlp == "dense"  # butterflies are checked alone
+def test_block_basics(mlp):
+    make, dense = partial(MLPMixerBlock, mlp), mlp == "dense"  # butterflies: test_layers.py
     check_layer(make, (4, 16, 9), numerics=dense, masked=False, any_length=False)
 
 
 @pytest.mark.parametrize(
     ("size", "block_size"), [(64, 8), (121, 11), (24, 6), (8, 4), (7, 7), (2, 2)]
 )
-def test_blocks_are_of_the_root_or_the_next_divisor(size, block_size):
+def test_block_size_is_root_or_next_divisor(size, block_size):
     block = MLPMixerBlock("butterfly")
     block.build((None, size, 4))
     assert block.token_mlp[0].block_size == block_size
@@ -110,6 +110,6 @@ def built():
         (lambda: MLPMixerBlock("butterfly")(X[:, :1]), "`block_size` must be an integer of.*=1"),
     ],
 )
-def test_wrong_argument_is_named(call, message):
+def test_invalid_argument_raises(call, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         call()

@@ -1,4 +1,4 @@
-"""The post-norm block and SimpleTRON's variants of it, against golden numbers and plain NumPy."""
+"""Test MixerBlock and SimpleAttentionBlock against golden values and NumPy."""
 
 from math import erf
 
@@ -14,14 +14,14 @@ X = GOLDEN["x"]
 
 
 def make(**arguments):
-    """A block of two heads with the golden weights."""
+    """Return a block of two heads with the golden weights."""
     block = fill(SimpleAttentionBlock(2, GOLDEN["fc1_bias"].size, **arguments))
     block.mixer.set_weights(golden_weights(block.mixer.use_output_projection))
     return block
 
 
 def fill(block):
-    """Build a block and give it the golden weights outside of its mixer."""
+    """Build a block and load the golden weights of all parts except the mixer."""
     block.build(X.shape)
     parts = {"mixer_norm": "ln1", "mlp_in": "fc1", "mlp_out": "fc2", "mlp_norm": "ln2"}
     for part, name in parts.items():
@@ -36,7 +36,7 @@ def norm(x, name):
 
 
 def block_of_numpy(attended, extra_skip):
-    """The block in float64, from what its attention gives."""
+    """Return the output of the block in float64, given that of its attention."""
     mixed = norm(X + attended + X * (extra_skip == "attention"), "ln1")
     hidden = mixed @ GOLDEN["fc1_kernel"] + GOLDEN["fc1_bias"]
     hidden = hidden * (1 + np.vectorize(erf)(hidden / np.sqrt(2))) / 2
@@ -44,7 +44,7 @@ def block_of_numpy(attended, extra_skip):
     return out + X * (extra_skip == "block")
 
 
-def test_simple_block_gives_the_golden_values():
+def test_simple_block_matches_golden_values():
     block = make(variant="simple")
     assert_close(to_numpy(block(X.astype("float32"))), GOLDEN["block_simple"])
     assert_close(block_of_numpy(GOLDEN["attention_2heads_noproj"], None), GOLDEN["block_simple"])
@@ -60,7 +60,7 @@ def test_simple_block_gives_the_golden_values():
         ("simple_l", "attention_2heads_proj", False),
     ],
 )
-def test_variant_gives_the_values_of_numpy(variant, attended, skips, extra_skip):
+def test_variant_matches_numpy(variant, attended, skips, extra_skip):
     block = make(variant=variant, extra_skip=extra_skip)
     expected = block_of_numpy(GOLDEN[attended], extra_skip if skips else None)
     assert_close(to_numpy(block(X.astype("float32"))), expected)
@@ -68,7 +68,7 @@ def test_variant_gives_the_values_of_numpy(variant, attended, skips, extra_skip)
 
 @pytest.mark.parametrize("extra_skip", ["block", "attention"])
 @pytest.mark.parametrize("variant", ["simple", "simple_res", "simple_resl", "simple_l"])
-def test_config_holds_the_arguments_as_given(variant, extra_skip):
+def test_config_keeps_given_arguments(variant, extra_skip):
     given = dict(num_heads=2, mlp_dim=12, variant=variant, extra_skip=extra_skip, causal=True)
     given |= dict(scale="valid", dropout=0.2, epsilon=1e-6, hidden_dropout=0.3, activation="relu")
     config = SimpleAttentionBlock(**given).get_config()
@@ -77,11 +77,11 @@ def test_config_holds_the_arguments_as_given(variant, extra_skip):
 
 
 @pytest.mark.parametrize("extra_skip", [None, "block", "attention"])
-def test_extra_skip_of_a_pre_norm_block(extra_skip):
-    """A mixer of identities, and a channel mixer that gives nothing."""
-    still = CSP(1, shift=[0] * 8, use_output_projection=False)
-    block = fill(MixerBlock(still, 12, extra_skip=extra_skip, epsilon=1e-12))
-    still.set_weights([np.eye(8)])
+def test_extra_skip_of_pre_norm_block(extra_skip):
+    """The mixer is the identity, and the MLP outputs zeros."""
+    identity = CSP(1, shift=[0] * 8, use_output_projection=False)
+    block = fill(MixerBlock(identity, 12, extra_skip=extra_skip, epsilon=1e-12))
+    identity.set_weights([np.eye(8)])
     block.mlp_out.set_weights([np.zeros((12, 8)), np.zeros(8)])
     wanted = X + norm(X, "ln1") + X * (extra_skip is not None)
     assert_close(to_numpy(block(X.astype("float32"))), wanted)
@@ -89,7 +89,7 @@ def test_extra_skip_of_a_pre_norm_block(extra_skip):
 
 @pytest.mark.parametrize("rate", ["dropout", "hidden_dropout", "mixer_dropout"])
 def test_each_dropout_acts_in_training_only(rate):
-    """One at a time: what the others would drop is not dropped."""
+    """Test one dropout at a time; the other part outputs zeros."""
     block = fill(MixerBlock(CSP(5), GOLDEN["fc1_bias"].size, **{rate: 0.5}))
     silent = block.mlp_out if rate == "mixer_dropout" else block.mixer.output_dense
     silent.set_weights([0 * weight for weight in silent.get_weights()])
@@ -99,10 +99,10 @@ def test_each_dropout_acts_in_training_only(rate):
     assert not np.allclose(to_numpy(block(inputs, training=True)), outputs)
 
 
-def test_any_mixer_may_stand_in_the_block():
-    still = CSP(1, shift=[0] * 8, use_output_projection=False)
-    block = fill(MixerBlock(still, GOLDEN["fc1_bias"].size, norm_first=False, epsilon=1e-12))
-    still.set_weights([np.eye(8)])
+def test_block_accepts_any_mixer():
+    identity = CSP(1, shift=[0] * 8, use_output_projection=False)
+    block = fill(MixerBlock(identity, GOLDEN["fc1_bias"].size, norm_first=False, epsilon=1e-12))
+    identity.set_weights([np.eye(8)])
     assert_close(to_numpy(block(X.astype("float32"))), block_of_numpy(X, None))
 
 
@@ -117,7 +117,7 @@ def test_any_mixer_may_stand_in_the_block():
         (dict(norm_first=True), r"use `MixerBlock`.* Received: \['norm_first'\]"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     arguments = {"num_heads": 2, "mlp_dim": 12, **arguments}
     with pytest.raises(ValueError, match=f"(?s){message}"):
         SimpleAttentionBlock(**arguments)(X)

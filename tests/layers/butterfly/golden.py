@@ -1,4 +1,4 @@
-"""The authors' weights of a Butterfly ViT and of a Patch-Only mixer, in the order of ours."""
+"""Convert the authors' weights of a Butterfly ViT and a Patch-Only mixer to our layers."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from keras_permix.layers import MixerBlock, SoftmaxAttention
 
 
 def host(norm_first=False, **arguments):
-    """A Transformer layer of section 5.5 of the paper's networks: Butterfly ViT, or LRA."""
+    """Return a Transformer layer as in section 5.5 of the paper (Butterfly ViT or LRA)."""
     attention = SoftmaxAttention(2, use_qkv_bias=True, **arguments)
     return MixerBlock(attention, mlp_dim=16, norm_first=norm_first)
 
 
 def golden_host(golden, layer):
-    """A built host with the weights of a layer of `butterfly_attention.npz`."""
+    """Return a built host with the weights of a layer of `butterfly_attention.npz`."""
     block = host()
     block.build((None, 4, 8))
     w = {name[3:]: value for name, value in golden.items() if name.startswith(f"t{layer}_")}
@@ -36,7 +36,7 @@ def golden_host(golden, layer):
 
 
 def patch_only_weights(golden):
-    """Weights of a `PatchOnlyMixer` of one size, 3, and two channels, from `mixers.npz`."""
+    """Return the weights of `PatchOnlyMixer(3)` for two channels, from `mixers.npz`."""
     names = ("ln_gamma", "ln_beta", "fc1_kernel", "fc1_bias", "fc2_kernel", "fc2_bias")
     weights = {name: golden[f"patch_{name}"] for name in names}
     for name in ("ln_gamma", "ln_beta", "fc1_kernel", "fc2_bias"):
@@ -46,6 +46,6 @@ def patch_only_weights(golden):
 
 
 def from_channels_first(array, size, channels):
-    """Features of patches in the order (row, column, channel) instead of (channel, row, column)."""
+    """Reorder features of patches from (channel, row, column) to (row, column, channel)."""
     cut = array.reshape(channels, size, size, *array.shape[1:])
     return np.moveaxis(cut, 0, 2).reshape(array.shape)

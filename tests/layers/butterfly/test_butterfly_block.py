@@ -1,4 +1,4 @@
-"""ButterflyBlock gives the numbers of the authors and of NumPy, around attention and others."""
+"""Test ButterflyBlock against the authors' values and NumPy, around attention and other layers."""
 
 from functools import partial
 
@@ -17,10 +17,10 @@ X = RNG.normal(size=(3, 16, 8)).astype("float32")
 MASK = RNG.random((3, 16)) < 0.7
 MASK[0, [1, 5, 9, 13]] = False  # a block of stage 1 without a real token
 BLOCK_MASK = RNG.random((3, 4, 2, 4, 4)) < 0.5
-BLOCK_MASK[1, 2, 0, 3] = False  # a query that may attend to nothing
+BLOCK_MASK[1, 2, 0, 3] = False  # a query without keys
 
 
-def test_butterfly_vit_gives_the_authors_values():
+def test_butterfly_vit_matches_authors():
     hidden = GOLDEN["x"].astype("float32")
     attention = ButterflyBlock(golden_host(GOLDEN, 0).mixer, 4, stage=0)
     assert_close(to_numpy(attention(hidden)), GOLDEN["block_attention"])
@@ -33,7 +33,7 @@ def test_butterfly_vit_gives_the_authors_values():
 
 
 def transformer(block):
-    """The host in float64, a function of (tokens, channels) and where a query may attend."""
+    """Return the host in float64, as a function of (tokens, channels) and an attention mask."""
     w = {weight.path: weight.numpy().astype("float64") for weight in block.weights}
     w = {"/".join(path.split("/")[-2:]): value for path, value in w.items()}
     qkv = zip(
@@ -64,7 +64,7 @@ def transformer(block):
 
 
 def expected(block, stage, mask=None, block_mask=None, inputs=X):
-    """What a butterfly of `block` makes of its inputs, one block of one sample at a time."""
+    """Return the expected output of a butterfly of `block`, one block of one sample at a time."""
     function, out = transformer(block), np.empty(inputs.shape)
     members = np.reshape(oracle.order(inputs.shape[1], 4, stage), (-1, 4))
     for sample in range(len(inputs)):
@@ -81,8 +81,8 @@ def expected(block, stage, mask=None, block_mask=None, inputs=X):
 @pytest.mark.parametrize("mask", [None, MASK], ids=["", "masked"])
 @pytest.mark.parametrize("stage", [0, 1])
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_both_hosts_give_the_values_of_numpy(norm_first, stage, mask, block_mask, fused):
-    """To the last padded token: where nothing may be attended to, nothing is masked."""
+def test_pre_norm_and_post_norm_match_numpy(norm_first, stage, mask, block_mask, fused):
+    """Padded tokens match, too: queries without keys attend as if nothing were masked."""
     block = host(norm_first, fused=fused)
     layer = ButterflyBlock(block, 4, stage)
     layer.build(X.shape)
@@ -102,7 +102,7 @@ def test_stages_repeat():
 
 @pytest.mark.parametrize("attention", ["MultiHeadAttention", "GroupQueryAttention"])
 @pytest.mark.parametrize("masked", [False, True])
-def test_attention_of_keras_attends_to_its_block(attention, masked):
+def test_keras_attention_within_blocks(attention, masked):
     make = {
         "MultiHeadAttention": partial(keras.layers.MultiHeadAttention, 2, 4),
         "GroupQueryAttention": partial(keras.layers.GroupQueryAttention, 4, 2, 1),
@@ -118,15 +118,15 @@ def test_attention_of_keras_attends_to_its_block(attention, masked):
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])
-def test_channels_are_blocks_of_narrow_tokens(mask):
-    """On the last axis the layer sees all tokens, `block_size` channels of them."""
+def test_last_axis_splits_channels_into_blocks(mask):
+    """On the last axis, each block has all tokens and `block_size` channels."""
     layer = ButterflyBlock(SoftmaxAttention(2), 4, stage=1, axis=-1)
     outputs = to_numpy(layer(X, mask=mask))
     for channels in ([0, 2, 4, 6], [1, 3, 5, 7]):
         assert_close(outputs[..., channels], to_numpy(layer.block(X[..., channels], mask=mask)))
 
 
-def test_any_layer_any_axis_and_another_width():
+def test_any_axis_and_output_width():
     images = RNG.normal(size=(2, 6, 8, 5)).astype("float32")
     layer = ButterflyBlock(keras.layers.Conv2D(7, 3, padding="same"), 4, stage=1, axis=2)
     outputs = to_numpy(layer(images))
@@ -135,7 +135,7 @@ def test_any_layer_any_axis_and_another_width():
         assert_close(outputs[:, :, columns], to_numpy(layer.block(images[:, :, columns])))
 
 
-def test_mixers_and_models_are_layers_too():
+def test_mixers_and_models_as_blocks():
     model = keras.Sequential([keras.layers.Dense(8, "gelu"), keras.layers.Dense(8)])
     for block in (CSP(), model):
         layer = ButterflyBlock(block, 4, stage=1)
@@ -143,7 +143,7 @@ def test_mixers_and_models_are_layers_too():
         assert_close(outputs[:, 1::4], to_numpy(block(X[:, 1::4])))
 
 
-def test_outputs_are_of_the_dtype_of_the_layer_and_not_of_its_block():
+def test_outputs_have_dtype_of_outer_layer():
     model = functional(ButterflyBlock(SoftmaxAttention(2), 4, dtype="mixed_bfloat16"), (16, 8))
     for outputs in (model.output, model(X)):
         assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
@@ -151,13 +151,13 @@ def test_outputs_are_of_the_dtype_of_the_layer_and_not_of_its_block():
 
 @pytest.mark.parametrize("mask", [np.ones(16, bool), MASK[0]], ids=["all", "some"])
 @pytest.mark.parametrize("axis", [1, -1])
-def test_masks_of_one_sample_are_for_all(axis, mask):
+def test_mask_broadcasts_over_batch(axis, mask):
     layer = ButterflyBlock(SoftmaxAttention(2), 4, stage=1, axis=axis)
     wanted = to_numpy(layer(X, mask=np.stack([mask] * 3)))
     np.testing.assert_array_equal(to_numpy(layer(X, mask=mask[None])), wanted)
 
 
-def test_a_mask_of_attention_of_one_sample_is_for_all():
+def test_attention_mask_broadcasts_over_batch_and_queries():
     layer = ButterflyBlock(SoftmaxAttention(2), 4)
     wanted = to_numpy(layer(X, attention_mask=np.stack([BLOCK_MASK[0]] * 3)))
     np.testing.assert_array_equal(to_numpy(layer(X, attention_mask=BLOCK_MASK[:1])), wanted)
@@ -167,8 +167,8 @@ def test_a_mask_of_attention_of_one_sample_is_for_all():
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_layer_takes_any_length_that_it_divides(stage):
-    """After a second length TensorFlow traces for any, and 16, 64 and 8 have 2, 3 and 2 stages."""
+def test_layer_supports_any_divisible_length(stage):
+    """From the second length on, TensorFlow traces for any. Stages depend on the length."""
     block = host()
     model = functional(ButterflyBlock(block, 4, stage), (None, 8))
     for tokens, stages in ((16, 2), (64, 3), (8, 2), (4, 1)):
@@ -177,7 +177,7 @@ def test_layer_takes_any_length_that_it_divides(stage):
         assert_close(model.predict(inputs, verbose=0), wanted)
 
 
-def test_random_order_is_one_order_for_all():
+def test_random_order_is_shared_by_all_samples():
     layer = RandomOrder(seed=3)
     positions = to_numpy(layer(np.broadcast_to(np.arange(16.0)[:, None], (2, 16, 3))))[0, :, 0]
     assert sorted(positions) == list(range(16)) != positions.tolist()
@@ -189,7 +189,7 @@ def test_random_order_is_one_order_for_all():
     )
 
 
-def test_random_order_hands_its_mask_on():
+def test_random_order_permutes_mask():
     inputs = keras.Input((16, 8))
     ordered = RandomOrder(seed=3)(keras.layers.Masking()(inputs))
     model = keras.Model(inputs, ButterflyBlock(SoftmaxAttention(2), 4)(ordered))
@@ -219,7 +219,7 @@ def around(block=None, *arguments, **named):
         (lambda: RandomOrder()(X[0]), r"RandomOrder takes tokens.*\(16, 8\)"),
     ],
 )
-def test_wrong_argument_is_named(call, message):
+def test_invalid_argument_raises(call, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         call()
 
@@ -233,11 +233,11 @@ def test_wrong_argument_is_named(call, message):
         (SoftmaxAttention(2), BLOCK_MASK[:, :1]),
     ],
 )
-def test_wrong_attention_mask_is_named(block, mask):
+def test_invalid_attention_mask_raises(block, mask):
     with pytest.raises(ValueError, match="(?s)`attention_mask` must have the shape.*Received"):
         ButterflyBlock(block, 4)(X, attention_mask=mask)
 
 
-def test_wrong_stage_names_size_block_and_stage():
+def test_stage_error_reports_size_block_and_stage():
     with pytest.raises(ValueError, match="(?s)size=24, block=4, stage=1"):
         ButterflyBlock(SoftmaxAttention(2), 4)(np.zeros((2, 24, 8), "float32"))

@@ -1,4 +1,4 @@
-"""Block-diagonal layers and their butterflies give the numbers of the authors and of NumPy."""
+"""Test block-diagonal and butterfly layers against the authors' values and NumPy."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ X = np.random.default_rng(0).normal(size=(3, 5, 16)).astype("float32")
 
 
 def build(layer, shape):
-    """A built layer whose weights are all different."""
+    """Build a layer and assign random weights."""
     layer.build(shape)
     rng = np.random.default_rng(1)
     layer.set_weights([rng.normal(size=weight.shape) for weight in layer.weights])
@@ -24,7 +24,7 @@ def weights(layer):
     return [weight.numpy().astype("float64") for weight in layer.weights]
 
 
-def test_block_dense_gives_the_authors_values():
+def test_block_dense_matches_authors():
     blocks = GOLDEN["bl_x"]  # (blocks, batch, in)
     layer = BlockDense(blocks=4, units=5)
     layer.build((2, 12))
@@ -33,7 +33,7 @@ def test_block_dense_gives_the_authors_values():
     assert_close(outputs, np.concatenate(GOLDEN["bl_out"], axis=-1))
 
 
-def test_mlp_of_blocks_gives_the_authors_values():
+def test_block_mlp_matches_authors():
     layers = BlockDense(3, 8, "gelu"), BlockDense(3, 4)
     hidden = GOLDEN["bm_x"].astype("float32")
     for index, layer in enumerate(layers):
@@ -43,14 +43,14 @@ def test_mlp_of_blocks_gives_the_authors_values():
     assert_close(hidden, GOLDEN["bm_out"])
 
 
-def test_butterfly_linear_gives_the_authors_values():
+def test_butterfly_linear_matches_authors():
     layer = ButterflyLinear(4)
     layer.build(GOLDEN["lin_x"].shape)
     layer.set_weights([GOLDEN["lin_w0"], GOLDEN["lin_w1"]])
     assert_close(to_numpy(layer(GOLDEN["lin_x"].astype("float32"))), GOLDEN["lin_out"])
 
 
-def test_butterfly_mlp_gives_the_authors_values():
+def test_butterfly_mlp_matches_authors():
     layer = ButterflyMLP(4, expansion=2)
     layer.build(GOLDEN["mix_x"].shape)
     for stage in range(2):
@@ -61,14 +61,14 @@ def test_butterfly_mlp_gives_the_authors_values():
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_block_dense_gives_the_values_of_numpy(use_bias):
+def test_block_dense_matches_numpy(use_bias):
     layer = build(BlockDense(4, 3, "relu", use_bias), X.shape)
     wanted = np.maximum(oracle.block_dense(X.astype("float64"), *weights(layer)), 0)
     assert layer.compute_output_shape((None, None, 16)) == (None, None, 12)
     assert_close(to_numpy(layer(X)), wanted)
 
 
-def test_block_dense_takes_channels_first_as_well():
+def test_block_dense_supports_channels_first():
     layer = build(BlockDense(4, 3, "gelu", axis=0), (16, 3, 5))
     wanted = oracle.gelu(oracle.block_dense(X.astype("float64"), *weights(layer)))
     outputs = to_numpy(layer(np.moveaxis(X, -1, 0)))
@@ -85,7 +85,7 @@ def softmax(x):
     "activation", ["softmax", keras.layers.Softmax(), lambda x: keras.ops.softmax(x)],
     ids=("by name", "a layer", "a function"),
 )  # fmt: skip
-def test_an_activation_may_mix_channels_but_no_samples(activation):
+def test_activation_across_channels(activation):
     for axis, shape in ((-1, X.shape), (0, (16, 3, 5))):
         layer = build(BlockDense(4, 3, activation, axis=axis), shape)
         wanted = softmax(oracle.block_dense(X.astype("float64"), *weights(layer)))
@@ -103,7 +103,7 @@ def test_an_activation_may_mix_channels_but_no_samples(activation):
     assert_close(to_numpy(layer(X)), oracle.butterfly(X.astype("float64"), 4, stages))
 
 
-@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX computes in float32 unless told")
+@pytest.mark.skipif(keras.config.backend() == "jax", reason="JAX uses float32 by default")
 @pytest.mark.parametrize(
     "make",
     [
@@ -122,17 +122,17 @@ def test_float64_is_kept(make):
     )
 
 
-def test_masks_are_of_tokens_where_these_come_first():
+def test_masking_requires_channels_last():
     masked = keras.layers.Masking()(X)
     assert BlockDense(4, 3)(masked)._keras_mask.shape == (3, 5)
     assert not BlockDense(4, 3, axis=0).supports_masking
 
 
-@pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's own transformation")
+@pytest.mark.skipif(keras.config.backend() != "torch", reason="requires torch.func")
 @pytest.mark.parametrize(
     "make", [lambda: BlockDense(4, 4), lambda: ButterflyMLP(4), lambda: ButterflyLinearMLP()]
 )
-def test_layers_are_mapped_over_samples(make):
+def test_vmap_matches_call(make):
     import torch
 
     layer = build(make(), X.shape)
@@ -141,17 +141,17 @@ def test_layers_are_mapped_over_samples(make):
 
 
 @pytest.mark.parametrize("block_size", [2, 4, 8, 16])
-def test_butterfly_linear_gives_the_values_of_numpy(block_size):
+def test_butterfly_linear_matches_numpy(block_size):
     layer = build(ButterflyLinear(block_size), X.shape)
     stages = [lambda t, k=kernel: oracle.block_dense(t, k) for kernel in weights(layer)]
     assert_close(to_numpy(layer(X)), oracle.butterfly(X.astype("float64"), block_size, stages))
 
 
-def test_butterfly_linear_starts_as_the_identity():
+def test_butterfly_linear_starts_as_identity():
     np.testing.assert_array_equal(to_numpy(ButterflyLinear(2)(X)), X)
 
 
-def test_block_dense_starts_within_the_bounds_of_each_block():
+def test_block_dense_initial_values():
     layer = BlockDense(16, 8)
     layer.build((None, 64))
     kernel = layer.kernel.numpy()
@@ -161,7 +161,7 @@ def test_block_dense_starts_within_the_bounds_of_each_block():
 
 
 def with_lora(layer, rank=2, **arguments):
-    """A layer with LoRA, whose weights are all different."""
+    """Enable LoRA and assign random weights."""
     layer.enable_lora(rank, **arguments)
     rng = np.random.default_rng(2)
     layer.set_weights([rng.normal(size=weight.shape) for weight in layer.weights])
@@ -169,7 +169,7 @@ def with_lora(layer, rank=2, **arguments):
 
 
 @pytest.mark.parametrize("axis", [-1, 0])
-def test_lora_adds_a_product_to_every_block(axis):
+def test_lora_adds_product_to_each_block(axis):
     shape = X.shape if axis == -1 else (16, 3, 5)
     layer = with_lora(build(BlockDense(4, 3, axis=axis), shape), lora_alpha=3)
     kernel, bias, a, b = weights(layer)
@@ -180,7 +180,7 @@ def test_lora_adds_a_product_to_every_block(axis):
     assert_close(np.moveaxis(to_numpy(outputs), axis, -1), wanted)
 
 
-def test_lora_starts_from_nothing_within_the_bounds_of_each_block():
+def test_lora_initial_values():
     layer = build(BlockDense(16, 8), (None, 64))
     kernel = layer.kernel.numpy()
     layer.enable_lora(6)
@@ -192,7 +192,7 @@ def test_lora_starts_from_nothing_within_the_bounds_of_each_block():
 
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_files_hold_the_sum_with_lora(use_bias, dtype, tmp_path):
+def test_files_contain_merged_lora_weights(use_bias, dtype, tmp_path):
     def make():
         layer = BlockDense(4, 3, use_bias=use_bias, dtype=dtype)
         return keras.Sequential([keras.Input((16,)), layer])
@@ -215,7 +215,7 @@ def test_files_hold_the_sum_with_lora(use_bias, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("expansion", [1, 2])
-def test_butterfly_linear_mlp_gives_the_values_of_numpy(expansion):
+def test_butterfly_linear_mlp_matches_numpy(expansion):
     layer = build(ButterflyLinearMLP(expansion), X.shape)
     weights_in, weights_out = weights(layer)[:3], weights(layer)[3:]
     hidden = oracle.sparse_linear(X.astype("float64"), *weights_in)
@@ -224,8 +224,8 @@ def test_butterfly_linear_mlp_gives_the_values_of_numpy(expansion):
 
 
 @pytest.mark.parametrize("expansion", [1, 2])
-def test_parameters_are_those_of_table_2(expansion):
-    """The tables' models, of which everything but the MLPs is dense; 64 and 121 are mixed."""
+def test_parameters_match_table_2(expansion):
+    """The table's models are dense except for the MLPs, which mix axes of 64 and 121."""
     around = 7 * 4 * 121 + 49 * 121 + (64 * 121 + 1) * 10
     published = {1: (140_961, 143_551), 2: (193_860, 197_745)}[expansion]
     for make, total in zip((ButterflyLinearMLP, mlp_of_root), published, strict=True):
@@ -263,7 +263,7 @@ def mlp_of_root(size, expansion):
         (lambda: ButterflyLinearMLP(0), "`expansion` must be a positive integer.*0"),
     ],
 )
-def test_wrong_argument_is_named(make, message):
+def test_invalid_argument_raises(make, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         make()(X)
 
@@ -277,12 +277,12 @@ def test_wrong_argument_is_named(make, message):
         (ButterflyLinearMLP, "a square number of channels.*4, 0"),
     ],
 )
-def test_no_channels_are_named(make, message):
+def test_zero_channels_raise(make, message):
     with pytest.raises(ValueError, match=message):
         make()(np.zeros((4, 0), "float32"))
 
 
-def test_wrong_number_of_channels_is_named():
+def test_invalid_number_of_channels_raises():
     with pytest.raises(ValueError, match="(?s)size=24, block=4, stage=1"):
         ButterflyLinear(4)(np.zeros((2, 24), "float32"))
     with pytest.raises(ValueError, match="(?s)a square number of channels.*24"):

@@ -1,4 +1,4 @@
-"""PatchOnlyMixer gives the numbers of the authors and of NumPy, and names bad arguments."""
+"""Test PatchOnlyMixer against the authors' values and NumPy, and its errors."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ GOLDEN = load_golden("mixers")
 IMAGES = np.random.default_rng(0).normal(size=(2, 6, 12, 4)).astype("float32")
 
 
-def test_layer_gives_the_authors_values():
+def test_layer_matches_authors():
     images = GOLDEN["patch_image"]
     layer = PatchOnlyMixer(3)
     layer.build(images.shape)
@@ -21,7 +21,7 @@ def test_layer_gives_the_authors_values():
 
 
 @pytest.mark.parametrize(("patch_size", "expansion"), [(2, 2), (6, 1), ((2, 3), 3)])
-def test_layer_gives_the_values_of_numpy(patch_size, expansion):
+def test_layer_matches_numpy(patch_size, expansion):
     layer = PatchOnlyMixer(patch_size, expansion)
     layer.build(IMAGES.shape)
     for weight in layer.weights:
@@ -48,13 +48,13 @@ def test_images_of_any_size():
         assert_close(model.predict(images, verbose=0), by_numpy(layer, images))
 
 
-def test_parameters_are_those_of_table_5():
+def test_parameters_match_table_5():
     layer = PatchOnlyMixer((5, 7))
     layer.build((None, 35, 35, 3))
     assert 7 * layer.count_params() + (35 * 35 * 3 + 1) * 10 == 807_082
 
 
-def test_sizes_with_a_common_factor_are_warned_of():
+def test_sizes_with_common_factor_warn():
     with pytest.warns(UserWarning, match="(?s)co-prime.*24 pixels.*6, 8"):
         PatchOnlyMixer((6, 8))
 
@@ -70,11 +70,11 @@ def test_sizes_with_a_common_factor_are_warned_of():
         (dict(patch_size=3, expansion=0), "`expansion` must be a positive integer.*0"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         PatchOnlyMixer(**arguments)(IMAGES)
 
 
-def test_wrong_shape_is_named():
+def test_invalid_shape_raises():
     with pytest.raises(ValueError, match="(?s)PatchOnlyMixer takes images of shape.*6, 12, 4"):
         PatchOnlyMixer(3)(IMAGES[0])

@@ -1,4 +1,4 @@
-"""From images to tokens that know their positions: values of NumPy, dtypes, files, errors."""
+"""Test image preprocessing, patch embedding and position embedding."""
 
 from functools import partial
 
@@ -18,14 +18,14 @@ STATISTICS = dict(mean=(0.1, 0.2, 0.3, 0.4), std=(0.5, 0.6, 0.7, 0.8))
 
 LAYERS = {
     "preprocessor": (partial(ImagePreprocessor, 6, **STATISTICS), IMAGES),
-    "preprocessor that aligns corners": (
+    "preprocessor with aligned corners": (
         partial(ImagePreprocessor, 7, align_corners=True, **STATISTICS),
         IMAGES,
     ),
     "patches": (partial(PatchEmbedding, 3, 8), IMAGES),
     "positions": (partial(PositionEmbedding), TOKENS),
     "class token": (partial(PositionEmbedding, use_class_token=True), TOKENS),
-    "as many positions as may come": (
+    "class token with max_tokens": (
         partial(PositionEmbedding, use_class_token=True, max_tokens=7),
         TOKENS,
     ),
@@ -33,7 +33,7 @@ LAYERS = {
 }
 
 
-def test_patches_are_those_of_numpy():
+def test_patches_match_numpy():
     layer = PatchEmbedding(3, 8)
     outputs = to_numpy(layer(IMAGES))
     kernel, bias = (to_numpy(weight) for weight in layer.weights)
@@ -46,19 +46,19 @@ def aligned(images, size):
     return functional(layer, (None, None, channels)).predict(images, verbose=0)
 
 
-# Pixels of these are small numbers, of which the layer warns.
+# The layer warns about images with small pixel values.
 any_range = pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255, but seems")
 
 
 @any_range
-def test_corners_are_aligned_as_the_authors_do():
+def test_aligned_corners_match_authors():
     golden = load_golden("mixers")
     assert_close(aligned(golden["resize_in"], 5), golden["resize_out"])
 
 
 @any_range
-def test_images_with_aligned_corners_grow_and_shrink():
-    """Growing interpolates. Shrinking is a mean of pixels at both sides, and none of it is lost."""
+def test_resize_with_aligned_corners():
+    """Enlarging interpolates. Shrinking averages the pixels on both sides and skips no pixel."""
     positions = [np.linspace(0, side - 1, 11) for side in IMAGES.shape[1:3]]
     rows, columns = (partial(np.interp, x, range(int(x[-1]) + 1)) for x in positions)
     wanted = np.apply_along_axis(columns, 2, np.apply_along_axis(rows, 1, IMAGES))
@@ -71,7 +71,7 @@ def test_images_with_aligned_corners_grow_and_shrink():
 
 @pytest.fixture(params=["channels_last", "channels_first"])
 def data_format(request):
-    """What layers of Keras take unless they are told, which ours do not heed."""
+    """Set Keras' default data format, which the layers of this package ignore."""
     before = keras.config.image_data_format()
     keras.config.set_image_data_format(request.param)
     yield
@@ -80,8 +80,8 @@ def data_format(request):
 
 @pytest.mark.usefixtures("data_format")
 @pytest.mark.parametrize("size", [5, 16, 23])
-def test_images_are_resized_as_by_pillow_compiled_as_well(size):
-    """XLA has to know every operation of a step that Keras compiles."""
+def test_eager_and_compiled_resize_match_pillow(size):
+    """XLA must support all operations of a step that Keras compiles."""
     image = pytest.importorskip("PIL.Image")
     images = RNG.integers(0, 256, (2, 16, 37, 3)).astype("float32")
     planes = np.moveaxis(images, 3, 1).reshape(-1, 16, 37)
@@ -94,7 +94,7 @@ def test_images_are_resized_as_by_pillow_compiled_as_well(size):
         assert_close(to_numpy(compiled(layer)(x)), wanted / 255)
 
 
-def test_any_number_of_tokens_gets_the_first_positions():
+def test_fewer_tokens_use_first_positions():
     model = functional(PositionEmbedding(max_tokens=7), (None, 8))
     (table,) = map(to_numpy, model.weights)
     assert table.shape == (1, 7, 8)
@@ -112,7 +112,7 @@ def test_any_number_of_tokens_gets_the_first_positions():
         (dict(max_tokens=4, use_class_token=True), 4),
     ],
 )
-def test_more_tokens_than_positions_are_refused(arguments, built_on):
+def test_more_tokens_than_positions_raise(arguments, built_on):
     layer = PositionEmbedding(**arguments)
     layer.build((2, built_on, 8))
     with pytest.raises(ValueError, match=r"no more tokens than.*positions=\d, tokens=5"):
@@ -120,7 +120,7 @@ def test_more_tokens_than_positions_are_refused(arguments, built_on):
     if arguments and keras.config.backend() == "tensorflow":
         model = functional(layer, (None, 8))
         model.predict(TOKENS[:, :2], verbose=0)
-        model.predict(TOKENS[:, :3], verbose=0)  # from now on it is traced for any number
+        model.predict(TOKENS[:, :3], verbose=0)  # from now on, traced for any number
         with pytest.raises(Exception, match="no more tokens than"):
             model.predict(TOKENS, verbose=0)
 
@@ -138,7 +138,7 @@ def test_positions_are_added(class_token, keep_unused):
     assert_close(to_numpy(layer(TOKENS)), wanted + table[:, : wanted.shape[1]])
 
 
-def test_positions_of_an_unknown_number_have_a_shape():
+def test_output_shape_for_unknown_number_of_tokens():
     layer = PositionEmbedding(use_class_token=True)
     assert layer.compute_output_shape((None, None, 8)) == (None, None, 8)
     assert layer.compute_output_shape((None, 6, 8)) == (None, 7, 8)
@@ -146,7 +146,7 @@ def test_positions_of_an_unknown_number_have_a_shape():
 
 @any_range
 @pytest.mark.parametrize("name", LAYERS)
-def test_layer_keeps_its_promises(name, tmp_path):
+def test_layer_basics(name, tmp_path):
     make, inputs = LAYERS[name]
     layer = make()
     outputs = to_numpy(layer(inputs))
@@ -189,6 +189,6 @@ def test_layer_keeps_its_promises(name, tmp_path):
         (lambda: PositionEmbedding(max_tokens=4).build((2, 5, 8)), "at most `max_tokens`.*=4"),
     ],
 )
-def test_wrong_argument_is_named(call, message):
+def test_invalid_argument_raises(call, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         call()

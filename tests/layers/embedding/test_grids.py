@@ -1,4 +1,4 @@
-"""What depends on the patches grows, and shrinks, by nearest neighbors: as loops of NumPy say."""
+"""Test resizing of patch-dependent weights by nearest neighbors, against loops in NumPy."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.once
 
 
 def naive(old, new):
-    """The old position whose center is nearest to that of each new one, the later one at a tie."""
+    """Return the nearest old position for each new one, by centers; the later one in a tie."""
     near = []
     for position in range(new):
         distances = [abs((position + 0.5) / new - (one + 0.5) / old) for one in range(old)]
@@ -33,14 +33,14 @@ def naive_grid(table, old, new):
 
 
 @pytest.mark.parametrize(("old", "new"), [(4, 8), (4, 6), (3, 7), (1, 5), (5, 5), (6, 4), (8, 12)])
-def test_nearest_places(old, new):
+def test_nearest_positions(old, new):
     assert nearest(old, new).tolist() == naive(old, new)
     grid = np.arange(old**2)
     assert nearest_on_grid(old, new).tolist() == naive_grid(grid, old, new).tolist()
 
 
 def naive_merged(table, old, new, summed):
-    """For each position of a coarser grid the mean, or the sum, of those that lie nearest to it."""
+    """Return the mean or sum of the old positions nearest to each position of a coarser grid."""
     near = naive(new, old)
     rows = [[] for _ in range(new**2)]
     for row in range(old):
@@ -51,7 +51,7 @@ def naive_merged(table, old, new, summed):
 
 @pytest.mark.parametrize("summed", [False, True])
 @pytest.mark.parametrize(("old", "new"), [(8, 4), (7, 3), (5, 4), (3, 1)])
-def test_a_coarser_grid_merges(old, new, summed):
+def test_coarser_grid_merges_positions(old, new, summed):
     table = np.random.default_rng(0).normal(size=(old**2, 6)).astype("float32")
     wanted = naive_merged(table, old, new, summed)
     for axis in (0, 1):
@@ -75,7 +75,7 @@ def test_position_table(extra, new):
     np.testing.assert_array_equal(resized, wanted)
 
 
-def test_head_answers_as_before_to_repeated_tokens():
+def test_resized_head_keeps_outputs_for_repeated_tokens():
     rng = np.random.default_rng(0)
     kernel, tokens = rng.normal(size=(9 * 4, 3)), rng.normal(size=(9, 4))
     grown = to_numpy(resize_head(kernel.astype("float32"), 3, 7))
@@ -84,7 +84,7 @@ def test_head_answers_as_before_to_repeated_tokens():
 
 
 def enlarged(images, factor):
-    """Images whose patches of 2 pixels are plain, and the same with as many more patches."""
+    """Return images of constant 2x2 patches, and the same images enlarged by `factor`."""
     plain = images[:, ::2, ::2].repeat(2, axis=1).repeat(2, axis=2)
     return plain, plain.repeat(factor, axis=1).repeat(factor, axis=2)
 
@@ -98,7 +98,7 @@ def enlarged(images, factor):
         ("ButterflyMixer", dict(mlp="butterfly_linear", hidden_dim=9)),
     ],
 )
-def test_model_answers_as_before_to_repeated_patches(class_name, arguments, tmp_path):
+def test_resized_model_keeps_outputs_for_repeated_patches(class_name, arguments, tmp_path):
     model = tiny(class_name, **arguments)
     model.save_to_preset(tmp_path / "preset")
     small, large = enlarged(model.make_inputs(0, 2), 2)
@@ -114,7 +114,7 @@ def test_model_answers_as_before_to_repeated_patches(class_name, arguments, tmp_
         assert_close(weights(again)[path], value)
 
 
-def test_pixels_of_patches_alone(tmp_path):
+def test_patch_only_mixer_resizes_only_head(tmp_path):
     model = tiny("PatchOnlyMLPMixer")
     model.save_to_preset(tmp_path / "preset")
     grown = type(model).from_preset(tmp_path / "preset", image_size=12)
@@ -125,7 +125,7 @@ def test_pixels_of_patches_alone(tmp_path):
         np.testing.assert_array_equal(after[path], value)
 
 
-def test_heads_of_smaller_images_sum(tmp_path):
+def test_head_of_smaller_images_sums_positions(tmp_path):
     for name, size, old, new in (("PatchOnlyMLPMixer", 12, 12, 6), ("ButterflyViT", 8, 4, 2)):
         model = tiny(name, image_size=size)
         model.save_to_preset(tmp_path / name)
@@ -135,14 +135,14 @@ def test_heads_of_smaller_images_sum(tmp_path):
         assert_close(weights(shrunk)["head/kernel"].reshape(new**2, -1), wanted)
 
 
-def test_random_orders_are_refused(tmp_path):
+def test_random_order_raises(tmp_path):
     model = tiny("ButterflyViT", random_order=1)
     model.save_to_preset(tmp_path / "preset")
     with pytest.raises(ValueError, match="with a `random_order` supports no other `image_size`"):
         type(model).from_preset(tmp_path / "preset", image_size=16)
 
 
-def test_vit_repeats_positions_where_it_is_told_so(tmp_path):
+def test_vit_resizes_positions_by_nearest_neighbor(tmp_path):
     model = tiny("ViT")
     model.save_to_preset(tmp_path / "preset")
     arguments = dict(image_size=16, position_resizing="nearest")
@@ -155,7 +155,7 @@ def test_vit_repeats_positions_where_it_is_told_so(tmp_path):
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_pixels_of_a_sequence_as_for_path_x(pooling, tmp_path):
+def test_positions_of_pixel_sequence_are_resized(pooling, tmp_path):
     arguments = dict(
         vocabulary_size=256, image_size=4, num_classes=3, hidden_dim=8, num_layers=1, mlp_dim=8
     )

@@ -1,15 +1,15 @@
-"""Shift steps move tokens on a new grid as they did on the old one."""
+"""Test that resized shift steps move tokens as on the original grid."""
 
 import numpy as np
 import pytest
 
 from keras_permix.layers.embedding.grids import resize_delays, resize_steps
 
-pytestmark = pytest.mark.once  # NumPy alone
+pytestmark = pytest.mark.once  # uses only NumPy
 
 
 def shortest_move(step, rows, columns, extra):
-    """The shortest of all (rows, columns) that a step stands for."""
+    """Return the shortest move (rows, columns) that is equivalent to a step."""
     moves = [
         (down, right)
         for down in range(-rows, rows + 1)
@@ -20,7 +20,7 @@ def shortest_move(step, rows, columns, extra):
 
 
 @pytest.mark.parametrize(("rows", "columns", "extra"), [(8, 8, 0), (4, 6, 0), (8, 8, 1), (3, 5, 0)])
-def test_steps_of_a_doubled_grid_are_doubled_in_rows_and_columns(rows, columns, extra):
+def test_doubled_grid_doubles_moves(rows, columns, extra):
     steps = range(rows * columns + extra)
     moves = [shortest_move(step, rows, columns, extra) for step in steps]
     tokens = 4 * rows * columns + extra
@@ -40,7 +40,7 @@ def test_same_grid_keeps_steps():
 
 
 def test_delays_never_wrap_around():
-    """A move of rows and columns becomes one of twice as many, however long, or as few as half."""
+    """Moves of any length double with the grid, and halve with it."""
     moves = [(0, 1), (0, 3), (1, 0), (7, 2), (9, -1)]
     delays = [8 * down + right for down, right in moves]
     doubled = [2 * down * 16 + 2 * right for down, right in moves]

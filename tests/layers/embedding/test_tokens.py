@@ -1,4 +1,4 @@
-"""From token ids to vectors that know their positions: values of NumPy, masks, files, errors."""
+"""Test TokenEmbedding: values, masks, files, dtypes and errors."""
 
 import keras
 import numpy as np
@@ -14,12 +14,12 @@ MASK = np.arange(7) < np.array([[7], [4], [1]])
 GOLDEN = load_golden("lra_transformer")["sinusoid"]
 
 
-def test_sinusoid_is_the_authors():
+def test_sinusoid_matches_authors():
     assert_close(sinusoid(*GOLDEN.shape), GOLDEN)
 
 
 def looked_up(layer, ids):
-    """What the tables of the layer have for ids: a class token, tokens, learned positions."""
+    """Look up ids in the tables of the layer: class token, tokens and learned positions."""
     wanted = to_numpy(layer.embedding.embeddings)[ids]
     if layer.use_class_token:
         first = np.broadcast_to(to_numpy(layer.class_token), (len(ids), 1, layer.hidden_dim))
@@ -40,7 +40,7 @@ def test_positions_are_added(positions, class_token):
     wanted = looked_up(layer, TOKENS)
     if positions == "learned":
         assert layer.table.shape == (10 + class_token, 6)
-    if positions == "sinusoid" and class_token:  # which position 0 is for
+    if positions == "sinusoid" and class_token:  # the class token has position 0
         wanted[:, :7] += GOLDEN
         wanted[:, 7] += [f(7 / 10000 ** (k / 3)) for k in range(3) for f in (np.sin, np.cos)]
     elif positions == "sinusoid":
@@ -58,8 +58,8 @@ def test_initial_values(stddev):
 
 
 @pytest.mark.parametrize("class_token", [False, True])
-def test_layer_keeps_its_promises(class_token, tmp_path):
-    """Any length, files, dtypes, and a mask that reaches the layer behind."""
+def test_layer_basics(class_token, tmp_path):
+    """Test several lengths, files and dtypes."""
     layer = TokenEmbedding(9, 6, 10, "learned", class_token)
     outputs = to_numpy(layer(TOKENS))
     assert layer.compute_output_shape(TOKENS.shape) == outputs.shape
@@ -83,7 +83,7 @@ def test_layer_keeps_its_promises(class_token, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_ids_are_not_rounded(dtype):
-    """Floats are what `keras.Input` makes of ids, unless it is told of integers."""
+    """`keras.Input` converts ids to floats unless its dtype is an integer type."""
     layer = TokenEmbedding(5000, 4, 3, "learned", True, dtype=f"mixed_{dtype}")
     ids = np.array([[2049, 4097, 3001]])
     model = functional(layer, (3,))
@@ -93,7 +93,7 @@ def test_ids_are_not_rounded(dtype):
 
 
 @pytest.mark.parametrize("class_token", [False, True])
-def test_mask_reaches_the_layer_behind(class_token):
+def test_mask_reaches_next_layer(class_token):
     embedding, attention = TokenEmbedding(9, 6, 10, "learned", class_token), SoftmaxAttention(2)
     ids = keras.Input((7,), dtype="int32")
     marked = keras.layers.Lambda(
@@ -122,6 +122,6 @@ def test_mask_reaches_the_layer_behind(class_token):
         ),
     ],
 )
-def test_wrong_argument_is_named(call, message):
+def test_invalid_argument_raises(call, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         call()

@@ -1,4 +1,4 @@
-"""Nodes are embedded as the authors' code does, behind the virtual node; files of graph layers."""
+"""Test GraphEmbedding against the authors' values, and files of all graph layers."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ TABLES = {
 }
 
 
-def test_embedding_is_that_of_the_authors():
+def test_embedding_matches_authors():
     batch = {name[6:]: array for name, array in GOLDEN.items() if name.startswith("batch_")}
     layer = GraphEmbedding(hidden_dim=8)
     layer.build({name: array.shape for name, array in batch.items()})
@@ -63,13 +63,13 @@ def test_shapes_and_dtypes(layer):
         (8, {**BATCH, "in_degree": BATCH["x"]}, r"with \[3, 2, 2\] axes"),
     ],
 )
-def test_wrong_argument_is_named(hidden_dim, graphs, message):
+def test_invalid_argument_raises(hidden_dim, graphs, message):
     with pytest.raises(ValueError, match=message):
         GraphEmbedding(hidden_dim)(graphs)
 
 
 def graphs_of_tokens(x):
-    """All graph layers on tokens that are square, whose values become distances and features."""
+    """Apply all graph layers to square inputs, which become distances and features."""
     distance = keras.ops.cast(keras.ops.abs(4 * x), "int32")
     graphs = {"attn_bias": keras.ops.pad(x * 0, ((0, 0), (1, 0), (1, 0)))}
     graphs |= {"spatial_pos": distance, "attn_edge_type": keras.ops.expand_dims(distance, -1)}
@@ -78,5 +78,5 @@ def graphs_of_tokens(x):
     return GraphormerBlock(2, mixer="slice_sort")(GraphEmbedding(8)(graphs), bias)
 
 
-def test_files_are_read_on_another_backend():
+def test_files_load_on_another_backend():
     check_other_backend({"graphormer": (lambda: graphs_of_tokens, (2, 6, 6))})

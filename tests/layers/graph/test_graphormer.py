@@ -1,4 +1,4 @@
-"""Graphormer's bias and block give the numbers of the authors and of plain NumPy."""
+"""Test GraphormerBias and GraphormerBlock against the authors' values and NumPy."""
 
 from functools import partial
 
@@ -32,7 +32,7 @@ MIXERS = {
     "interleave": {"name": "slice_sort", "order": "interleave"},
     "haar": {"name": "slice_sort", "mode": "release", "order": "interleave_haar"},
 }
-# Channels that descend, of 8 in 2 heads; in the second of three layers where orders interleave.
+# Whether each of 8 channels (2 heads) sorts in descending order, in the second of three layers.
 DESCENDING = {
     "descend": [True] * 8,
     "interleave": [False] * 4 + [True] * 3 + [False],
@@ -41,7 +41,7 @@ DESCENDING = {
 
 
 def make_bias(**arguments):
-    """A built layer whose tables are not small."""
+    """Return a built layer with large values in its tables."""
     layer = GraphormerBias(num_heads=2, **arguments)
     layer.build({name: array.shape for name, array in BATCH.items()})
     rng = np.random.default_rng(3)
@@ -51,7 +51,7 @@ def make_bias(**arguments):
 
 
 def make_block(mixer):
-    """A built layer whose weights are not small."""
+    """Return a built layer with large weights."""
     layer = GraphormerBlock(
         num_heads=2, mlp_dim=12, mixer=MIXERS[mixer], layer_index=1, num_layers=3
     )
@@ -63,7 +63,7 @@ def make_block(mixer):
 
 
 def parts(layer):
-    """The weighted layers of a block by name."""
+    """Return the sublayers of a block that have weights, by name."""
     names = layer.mixer.projections
     return {
         **{name: getattr(layer, name) for name in PARTS},
@@ -72,7 +72,7 @@ def parts(layer):
 
 
 def golden_block(golden, prefix, mixer, tokens, bias):
-    """What a block makes of golden tokens with golden weights."""
+    """Return the output of a block with golden weights for golden tokens."""
     layer = GraphormerBlock(num_heads=2, mixer=mixer)
     layer.build(tokens.shape, bias.shape)
     for name, part in parts(layer).items():
@@ -82,7 +82,7 @@ def golden_block(golden, prefix, mixer, tokens, bias):
     return to_numpy(layer(tokens.astype("float32"), bias.astype("float32")))
 
 
-def test_bias_is_that_of_the_authors():
+def test_bias_matches_authors():
     batch = {name[6:]: array for name, array in BIAS.items() if name.startswith("batch_")}
     layer = GraphormerBias(num_heads=2, hop_tables=16)
     layer.build({name: array.shape for name, array in batch.items()})
@@ -91,7 +91,7 @@ def test_bias_is_that_of_the_authors():
     assert_close(to_numpy(layer(batch)), BIAS["attn_bias_out"])
 
 
-def test_blocks_are_those_of_the_authors():
+def test_blocks_match_authors():
     outputs = golden_block(BIAS, "mha", "attention", BIAS["node_features"], BIAS["attn_bias_out"])
     assert_close(outputs, BIAS["layer_out"])
     for mode in ("paper", "release"):
@@ -129,16 +129,16 @@ def test_block_of_padded_graphs(mixer):
 
 
 def numpy_block(layer, mixer, tokens, real, bias):
-    """What the oracle makes of one sample, padding and all."""
+    """Return the oracle's output for one sample, including padding."""
     weights = {name: part.get_weights() for name, part in parts(layer).items()}
     sort = {"attention": None, "release": "release"}.get(mixer, "paper")
     return oracle.block(tokens.astype("float64"), bias, weights, sort, real=real)
 
 
 @pytest.mark.parametrize("mixer", ["attention", "paper", "release"])
-def test_without_a_mask_what_nobody_sees_is_padding(mixer):
+def test_unattended_tokens_are_padding_without_mask(mixer):
     layer, biases = make_block(mixer), BIASES.copy()
-    biases[:, :, 1:, 7] = -np.inf  # which the virtual node sees all the same
+    biases[:, :, 1:, 7] = -np.inf  # only the virtual node attends to token 7
     for sample, real in enumerate(MASK):
         biases[sample, :, :, ~real] = -np.inf
     outputs = to_numpy(layer(TOKENS, biases))
@@ -149,7 +149,7 @@ def test_without_a_mask_what_nobody_sees_is_padding(mixer):
 
 @keras.saving.register_keras_serializable("tests")
 class BlockOfPath(GraphormerBlock):
-    """A block as a layer of tokens alone: the bias is that of a path."""
+    """A block that takes only tokens and uses the bias of a path graph."""
 
     def build(self, tokens_shape):
         super().build(tokens_shape, (None, self.num_heads, None, None))
@@ -167,13 +167,13 @@ class BlockOfPath(GraphormerBlock):
     ("mixer", "dropout", "numerics"),
     [("attention", 0.0, True), ("paper", 0.3, True), ("release", 0.3, False)],
 )
-def test_block_keeps_its_promises(mixer, dropout, numerics):
+def test_block_basics(mixer, dropout, numerics):
     options = dict(mixer=MIXERS[mixer], dropout=dropout, attention_dropout=dropout)
     make = partial(BlockOfPath, 2, 12, **options, layer_index=1, num_layers=3)
     check_layer(make, (4, 16, 8), numerics=numerics)
 
 
-def test_row_of_padding_is_not_read():
+def test_padding_rows_of_tables_are_unused():
     layer = make_bias()
     expected = to_numpy(layer(BATCH))
     for table in (layer.distance_table, layer.edge_table):
@@ -185,7 +185,7 @@ def test_row_of_padding_is_not_read():
 
 @pytest.mark.parametrize("part", ["mixer", "mlp", "map"])
 def test_each_dropout_acts_in_training_only(part):
-    """One at a time: what the other would drop is zero."""
+    """Test one dropout at a time; the other part outputs zeros."""
     layer = GraphormerBlock(num_heads=2, **{f"{'attention_' * (part == 'map')}dropout": 0.5})
     layer.build(TOKENS.shape, BIASES.shape)
     silent = layer.mixer.output_dense if part == "mlp" else layer.mlp_out
@@ -204,7 +204,7 @@ def test_each_dropout_acts_in_training_only(part):
         (dict(hop_tables=4), "`hop_tables` must be at least `max_hops`.*hop_tables=4, max_hops=5"),
     ],
 )
-def test_wrong_argument_of_the_bias_is_named(arguments, message):
+def test_invalid_bias_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         GraphormerBias(**arguments)
 
@@ -217,7 +217,7 @@ def test_wrong_argument_of_the_bias_is_named(arguments, message):
         ({**BATCH, "edge_input": BATCH["attn_edge_type"]}, r"with \[3, 3, 5\] axes"),
     ],
 )
-def test_wrong_graphs_are_named(graphs, message):
+def test_invalid_graphs_raise(graphs, message):
     with pytest.raises(ValueError, match=message):
         GraphormerBias()(graphs)
 
@@ -244,6 +244,6 @@ def test_wrong_graphs_are_named(graphs, message):
         ),
     ],
 )
-def test_wrong_argument_of_the_block_is_named(arguments, message):
+def test_invalid_block_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         GraphormerBlock(**arguments)(TOKENS, BIASES)

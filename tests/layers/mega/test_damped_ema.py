@@ -1,4 +1,4 @@
-"""DampedEMA gives the numbers of the authors and of NumPy."""
+"""Test DampedEMA against the authors' values and NumPy."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ MASK = np.random.default_rng(1).random((3, 12)) < 0.7
 
 
 @pytest.mark.parametrize("direction", ["uni", "bi"])
-def test_layer_gives_the_authors_values(direction):
+def test_layer_matches_authors(direction):
     golden = load_golden("mega_parts")
     layer = DampedEMA(2, bidirectional=direction == "bi")
     layer.build(golden["x"].shape)
@@ -22,8 +22,8 @@ def test_layer_gives_the_authors_values(direction):
 
 
 @pytest.mark.parametrize("direction", ["uni", "bi"])
-def test_impulse_leaves_the_authors_kernel(direction):
-    """What each direction makes of a one and zeros; rows of the kernel are those of the weights."""
+def test_impulse_response_matches_authors(direction):
+    """The impulse response of each direction equals its rows of the kernel."""
     golden = load_golden("mega_parts")
     kernel = golden[f"{direction}_kernel"]
     impulse = np.eye(1, kernel.shape[1])[..., None] * np.ones(4)
@@ -40,7 +40,7 @@ def test_impulse_leaves_the_authors_kernel(direction):
     "arguments",
     [dict(), dict(ema_dim=3, truncation=4), dict(bidirectional=True, truncation=2)],
 )
-def test_layer_gives_the_values_of_numpy(arguments, masked):
+def test_layer_matches_numpy(arguments, masked):
     layer = DampedEMA(**arguments)
     mask = MASK if masked else None
     outputs = to_numpy(layer(X, mask=mask))
@@ -49,7 +49,7 @@ def test_layer_gives_the_values_of_numpy(arguments, masked):
     assert_close(outputs, wanted)
 
 
-def test_initial_weights_are_the_authors():
+def test_initial_weights_match_authors():
     layer = DampedEMA(64, bidirectional=True)
     layer.build((None, None, 512))
     delta, alpha, beta, gamma, omega = (weight.numpy() for weight in layer.weights)
@@ -69,11 +69,11 @@ def test_initial_weights_are_the_authors():
         (dict(truncation=1.5), "`truncation` must be a positive integer.*1.5"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         DampedEMA(**arguments)
 
 
-def test_wrong_shape_is_named():
+def test_invalid_shape_raises():
     with pytest.raises(ValueError, match=r"DampedEMA takes tokens of shape"):
         DampedEMA()(X[0])

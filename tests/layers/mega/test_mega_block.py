@@ -1,4 +1,4 @@
-"""MegaBlock gives the numbers of the authors and of NumPy, and names bad arguments."""
+"""Test MegaBlock against the authors' values and NumPy, and its errors."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ ROTARY = dict(position_bias="rotary")
 BARE = dict(use_value_projection=False, use_output_projection=False)
 SMALL = dict(inner_dim=10, shared_dim=4, average={"ema_dim": 2})
 
-# Of a path in the block, what the golden files call it.
+# path in the block -> name in the golden files
 GOLDEN_NAMES = {
     "value": "v",
     "gate": "mx",
@@ -48,7 +48,7 @@ def golden_name(weight):
 
 
 def make(mixer="softmax", shape=X.shape, **arguments):
-    """A built block of large random weights, so that nothing is near zero."""
+    """Return a built block with large random weights, so that no value is near zero."""
     block = MegaBlock(mixer=mixer, **{**SMALL, **arguments})
     block.build(shape)
     rng = np.random.default_rng(3)
@@ -60,7 +60,7 @@ def make(mixer="softmax", shape=X.shape, **arguments):
 
 
 def weights_by_layer(block):
-    """Lists of weights, in float64, by the path of their layer."""
+    """Return lists of float64 weights, by the path of their layer."""
     found = {}
     for weight in block.weights:
         values = weight.numpy().astype("float64")
@@ -69,7 +69,7 @@ def weights_by_layer(block):
 
 
 def attending(block, mask, size=None):
-    """How the oracle mixes for an attending block."""
+    """Return the oracle's mixing function for a block with attention."""
     attention = block.attention
     weights = {weight.name: weight.numpy().astype("float64") for weight in attention.weights}
 
@@ -96,7 +96,7 @@ def attending(block, mask, size=None):
 
 
 def permuting(schedule, group_size, mask):
-    """How the oracle mixes for a block of ten inner channels around CSP."""
+    """Return the oracle's mixing function for a block with CSP and ten inner channels."""
 
     def mix(shared, values):
         assert shared.shape[-1] == 0
@@ -136,8 +136,8 @@ GOLDEN_BLOCKS = {
 
 
 @pytest.mark.parametrize("name", GOLDEN_BLOCKS)
-def test_gated_half_gives_the_authors_values(name):
-    """A last kernel of zeros leaves the feed-forward layer nothing to add."""
+def test_gated_half_matches_authors(name):
+    """The last kernel of the feed-forward layer is zero, so that the layer adds nothing."""
     file, prefix, wanted, mixer = GOLDEN_BLOCKS[name]
     golden = load_golden(file)
     block = MegaBlock(
@@ -151,13 +151,13 @@ def test_gated_half_gives_the_authors_values(name):
     assert_close(to_numpy(block(golden["x"].astype("float32"))), golden[wanted])
 
 
-def test_shift_of_the_golden_block_is_the_authors():
+def test_golden_shifts_match_authors():
     steps = CSP(2, "power_code", **DEPTH, **BARE).steps(GOLDEN_CSP["x"].shape[1], 10)
     np.testing.assert_array_equal(steps, GOLDEN_CSP["exp_shifts"])
 
 
-def test_feed_forward_gives_the_authors_values():
-    """A gate that stays shut leaves the other half nothing to change."""
+def test_feed_forward_matches_authors():
+    """The gate is closed, so that the gated half changes nothing."""
     golden = load_golden("mega_layer")
     block = MegaBlock(mlp_dim=9, **SMALL)
     block.build(golden["x"].shape)
@@ -185,7 +185,7 @@ ATTENTIONS = {
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", ATTENTIONS)
-def test_block_gives_the_values_of_numpy(name, masked):
+def test_block_matches_numpy(name, masked):
     block = make(**ATTENTIONS[name])
     mask = MASK if masked else None
     wanted = expected(block, X, attending(block, mask), mask)
@@ -195,8 +195,8 @@ def test_block_gives_the_values_of_numpy(name, masked):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2"])
 @pytest.mark.parametrize("chunk_size", [4, 5, 12, 16])
-def test_chunks_attend_on_their_own(chunk_size, mixer, masked):
-    """A last chunk that is shorter is as if it were alone; chunks may be all padding."""
+def test_chunks_attend_independently(chunk_size, mixer, masked):
+    """The last chunk may be shorter, and a chunk may be all padding."""
     block = make(mixer, attention=dict(chunk_size=chunk_size, ragged=True))
     mask = MASK if masked else None
     wanted = expected(block, X, attending(block, mask, chunk_size), mask)
@@ -211,14 +211,14 @@ def test_chunks_attend_on_their_own(chunk_size, mixer, masked):
     ("mixer", "schedule", "group_size"),
     [(CSP(2, **BARE), "linear", 2), (CSP(None, "unit", **BARE), "unit", None)],
 )
-def test_permuting_block_gives_the_values_of_numpy(mixer, schedule, group_size, masked):
+def test_permuting_block_matches_numpy(mixer, schedule, group_size, masked):
     block = make(mixer)
     mask = MASK if masked else None
     mix = permuting(schedule, group_size, mask)
     assert_close(to_numpy(block(X, mask=mask)), expected(block, X, mix, mask))
 
 
-def test_later_tokens_do_not_matter_to_a_causal_block():
+def test_causal_block_ignores_later_tokens():
     for mixer in ("softmax", "laplace", "relu2"):
         block = make(mixer, causal=True)
         whole = to_numpy(block(X))
@@ -228,7 +228,7 @@ def test_later_tokens_do_not_matter_to_a_causal_block():
 
 
 @pytest.mark.parametrize("mixer", ["softmax", "laplace", "csp"])
-def test_padding_is_as_if_it_were_not_there(mixer):
+def test_padding_matches_shorter_sequence(mixer):
     block = make(CSP(None, **BARE) if mixer == "csp" else mixer)
     mix = permuting("linear", None, None) if mixer == "csp" else attending(block, None)
     outputs = to_numpy(block(X, mask=MASK))
@@ -237,7 +237,7 @@ def test_padding_is_as_if_it_were_not_there(mixer):
         assert_close(outputs[sample, :length], alone[0])
 
 
-def test_batch_statistics_leave_padding_out():
+def test_batch_statistics_exclude_padding():
     norm = make_norm("batchnorm")
     other = np.where(MASK[..., None], X, 100)
     outputs = to_numpy(functional_norm(norm)([other, MASK], training=True))
@@ -258,7 +258,7 @@ def test_unused_weights_are_dropped():
     assert frozen == {"gamma", "beta", "bias_table"}
 
 
-def test_simple_bias_is_the_authors():
+def test_simple_bias_matches_authors():
     golden = load_golden("mega_parts")
     for tokens in (4, 6):
         bias = to_numpy(simple_bias(golden["simple_bias_table"].astype("float32"), tokens))
@@ -266,23 +266,23 @@ def test_simple_bias_is_the_authors():
         np.testing.assert_array_equal(bias, wanted.astype("float32"))
 
 
-def test_rotary_bias_is_the_authors():
+def test_rotary_bias_matches_authors():
     golden = load_golden("mega_parts")
     a, b = (golden[f"rotary_{name}"][0].astype("float32") for name in ("alpha", "beta"))
     assert_close(to_numpy(rotary_bias(a, b, 5)), golden["rotary_bias_len5"])
 
 
 @pytest.mark.parametrize("function", ["laplace", "relu2"])
-def test_functions_are_the_authors(function):
+def test_attention_functions_match_authors(function):
     golden = load_golden("mega_parts")
     values = MegaAttention(function)._activate(golden["laplace_in"].astype("float32"))
     assert_close(to_numpy(values), golden[f"{function}_out"])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_scalenorm_is_the_authors(dtype):
+def test_scalenorm_matches_authors(dtype):
     if dtype == "float64" and keras.config.backend() == "jax":
-        pytest.skip("JAX has no float64 unless a flag is set")
+        pytest.skip("JAX disables float64 by default")
     golden = load_golden("mega_parts")
     norm = make_norm("scalenorm", dtype=dtype)
     norm.build((5, 5))
@@ -328,13 +328,13 @@ def test_scalenorm_is_the_authors(dtype):
         ),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         MegaBlock(**{**SMALL, **arguments})(X)
 
 
 @pytest.mark.parametrize("tokens", [None, 0])
-def test_a_length_that_says_nothing_needs_max_length(tokens):
+def test_unknown_or_zero_length_requires_max_length(tokens):
     message = f"`attention=.'max_sequence_length': .*: tokens={tokens}, "
     with pytest.raises(ValueError, match=message):
         functional(MegaBlock(**SMALL), (tokens, 6))
@@ -354,7 +354,7 @@ def test_a_length_that_says_nothing_needs_max_length(tokens):
         ),
     ],
 )
-def test_block_takes_any_length(make_block):
+def test_block_supports_any_length(make_block):
     block = make_block(**SMALL)
     inputs, mask = keras.Input((None, 6)), keras.Input((None,), dtype="bool")
     model = keras.Model([inputs, mask], block(inputs, mask=mask))
@@ -376,27 +376,27 @@ def test_block_takes_any_length(make_block):
         (dict(chunk_size=5), "`chunk_size` must divide.*chunk_size=5, tokens=.*12"),
     ],
 )
-def test_unknown_length_is_checked_when_it_is_known(attention, message, jit):
-    """After a second length TensorFlow traces for any; the third one does not fit."""
+def test_unknown_length_is_checked_at_run_time(attention, message, jit):
+    """From the second length on, TensorFlow traces for any length. The third one is invalid."""
     model = functional(MegaBlock(**SMALL, attention=attention), (None, 6))
     model.compile(jit_compile=jit and keras.config.backend() != "torch")
     for tokens in (10, 5):
         model.predict(X[:, :tokens], verbose=0)
-    if jit and keras.config.backend() == "tensorflow":  # whose XLA meets the reshape first
+    if jit and keras.config.backend() == "tensorflow":  # XLA reaches the reshape first
         message = "_check_length|Input to reshape is a tensor with 144 values"
     with pytest.raises(Exception, match=f"(?s){message}"):
         model.predict(X, verbose=0)
 
 
-def test_average_may_go_one_way_where_attention_goes_both():
+def test_unidirectional_average_with_bidirectional_attention():
     block = make(average=dict(ema_dim=2, bidirectional=False))
     wanted = expected(block, X, attending(block, None))
     assert_close(to_numpy(block(X)), wanted)
     assert block.ema.delta.shape == (6, 2)
 
 
-def test_average_gives_the_authors_values():
-    """The golden average in one direction is that of a block which attends in both."""
+def test_average_matches_authors():
+    """The golden unidirectional average is from a block with bidirectional attention."""
     golden = load_golden("mega_parts")
     block = MegaBlock(shared_dim=4, average=dict(ema_dim=2, bidirectional=False))
     block.build(golden["x"].shape)
@@ -404,7 +404,7 @@ def test_average_gives_the_authors_values():
     assert_close(to_numpy(block.ema(golden["x"].astype("float32"))), golden["uni_out"])
 
 
-def test_unknown_argument_of_a_part_is_named():
+def test_unknown_part_argument_raises():
     for part in ("average", "attention"):
         with pytest.raises(ValueError, match="reach"):
             MegaBlock(**{part: {"reach": 3}})

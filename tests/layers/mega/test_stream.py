@@ -1,4 +1,4 @@
-"""A causal MegaBlock gives token by token what it gives for the whole sequence."""
+"""Test streaming of a causal MegaBlock against the whole sequence."""
 
 import keras
 import pytest
@@ -19,7 +19,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_stream_gives_the_values_of_numpy(case):
+def test_stream_matches_numpy(case):
     block = make(causal=True, **CASES[case])
     size = block.attention.chunk_size
     wanted = expected(block, X, attending(block, None, size))
@@ -32,11 +32,11 @@ def test_stream_gives_the_values_of_numpy(case):
         assert state["attention"]["keys"].shape == (3, room, 4)
         assert state["attention"]["values"].shape == (3, room, 10)
         assert state["average"].shape == (3, 6, 2)
-        # Or the state would hold every step that came before.
+        # A state that tracks gradients would keep all previous steps in memory.
         assert not any(getattr(x, "requires_grad", False) for x in keras.tree.flatten(state))
 
 
-def test_stream_computes_as_the_call_does():
+def test_stream_matches_call_in_low_precision():
     block = make(causal=True, attention=dict(chunk_size=8, ragged=True), dtype="mixed_bfloat16")
     outputs, state = quick(block.chunk)(X, block.initial_state(3))
     for x in (outputs, state["attention"]["keys"], state["attention"]["values"]):
@@ -44,8 +44,8 @@ def test_stream_computes_as_the_call_does():
     assert_close(to_numpy(outputs), to_numpy(quick(block)(X)), dtype="bfloat16")
 
 
-def test_a_step_is_compiled_once():
-    """Whatever came before: the state keeps its shapes, and counts in a tensor."""
+def test_step_is_compiled_once():
+    """The state keeps its shapes and counts tokens in a tensor, so that steps are not retraced."""
     block = make(causal=True, attention=dict(chunk_size=5, ragged=True))
     traced = []
 
@@ -55,7 +55,7 @@ def test_a_step_is_compiled_once():
 
     wanted = expected(block, X, attending(block, None, 5))
     _, state = quick(block.step)(X[:, 0], block.initial_state(3))
-    if keras.config.backend() != "torch":  # whose compiler takes a minute
+    if keras.config.backend() != "torch":  # its compiler takes a minute
         step = compiled(step)
     for position in range(1, 8):
         outputs, state = step(keras.ops.convert_to_tensor(X[:, position]), state)
@@ -75,7 +75,7 @@ def test_a_step_is_compiled_once():
         ),
     ],
 )
-def test_what_cannot_stream_says_why(arguments, message):
+def test_unsupported_configuration_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         block = MegaBlock(shared_dim=4, **arguments)
         block.build(X.shape)
@@ -83,7 +83,7 @@ def test_what_cannot_stream_says_why(arguments, message):
 
 
 @pytest.mark.parametrize("arguments", [dict(), dict(causal=True, position_bias="rotary")])
-def test_attention_streams_causally_within_bounds(arguments):
+def test_attention_stream_requires_causal_and_max_length(arguments):
     message = "`initial_state` needs causal=True.*max_sequence_length=None"
     with pytest.raises(ValueError, match=message):
         MegaAttention(**arguments).initial_state(3)

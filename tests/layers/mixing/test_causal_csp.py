@@ -1,4 +1,4 @@
-"""CausalCSP gives the numbers of plain NumPy, and no token hears of a later one."""
+"""Test CausalCSP: values against NumPy, masks, causality and errors."""
 
 import numpy as np
 import pytest
@@ -11,19 +11,19 @@ MASK = np.random.default_rng(1).random((3, 13)) < 0.7
 BARE = dict(use_value_projection=False, use_output_projection=False)
 LAYERS = {
     "pairs": dict(delays=6),
-    "delays alone": dict(group_size=1, delays=9),
-    "longer than the text": dict(delays=30),
+    "delays only": dict(group_size=1, delays=9),
+    "longer than the sequence": dict(delays=30),
     "groups of 4": dict(group_size=4, delays=[3, 4, 5, 3, 9, 14, 3, 7]),
     "one group": dict(group_size=32, delays=40),
 }
 
 
 def expected(x, delays, group_size):
-    """The sum of the docstring, a channel of one text at a time."""
+    """Compute the formula of the docstring, one channel of one sequence at a time."""
     out = np.empty_like(x)
     tokens = len(x)
     for channel, delay in enumerate(delays):
-        # A last group that the text does not fill goes on, with what is still on its way.
+        # An incomplete last group also contains values delayed beyond the end of the sequence.
         longer = np.zeros(tokens + group_size + delay, x.dtype)
         longer[delay : delay + tokens] = x[:, channel]
         for start in range(0, tokens, group_size):
@@ -33,7 +33,7 @@ def expected(x, delays, group_size):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layer_gives_the_values_of_numpy(name):
+def test_layer_matches_numpy(name):
     layer = CausalCSP(**LAYERS[name], **BARE)
     delays = layer.steps(8)
     assert min(delays) >= layer.group_size - 1
@@ -44,7 +44,7 @@ def test_layer_gives_the_values_of_numpy(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_padded_tokens_are_as_if_they_were_not_there(name):
+def test_masked_tokens_are_skipped(name):
     layer = CausalCSP(**LAYERS[name], **BARE)
     result = to_numpy(layer(X, mask=MASK))
     for out, x, real in zip(result, X, MASK, strict=True):
@@ -54,7 +54,7 @@ def test_padded_tokens_are_as_if_they_were_not_there(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_no_later_token_is_heard(name):
+def test_outputs_do_not_depend_on_later_tokens(name):
     layer = CausalCSP(**LAYERS[name])
     before = to_numpy(layer(X))
     for token in range(1, 13):
@@ -63,7 +63,7 @@ def test_no_later_token_is_heard(name):
         assert_close(to_numpy(layer(changed))[:, :token], before[:, :token])
 
 
-def test_layer_takes_any_length():
+def test_layer_supports_any_length():
     layer = CausalCSP(delays=6, **BARE)
     model = functional(layer, (None, 8))
     for length in (13, 6, 9):
@@ -72,7 +72,7 @@ def test_layer_takes_any_length():
         np.testing.assert_array_equal(result, np.stack(wanted))
 
 
-def test_one_delay_is_the_longest():
+def test_integer_delay_is_the_maximum():
     assert CausalCSP(2, 8).steps(8) == (1, 2, 3, 4, 5, 6, 7, 8)
     assert CausalCSP(1, 0).steps(3) == (0, 0, 0)
     assert CausalCSP(4, 3).steps(2) == (3, 3)
@@ -87,11 +87,11 @@ def test_one_delay_is_the_longest():
         (dict(delays="linear"), "`delays` must be a positive integer.*delays='linear'"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         CausalCSP(**arguments)
 
 
-def test_delays_must_be_one_per_channel():
+def test_wrong_number_of_delays_raises():
     with pytest.raises(ValueError, match="`delays` must have one integer per inner channel.*2 del"):
         CausalCSP(delays=[1, 2]).build((None, 13, 8))

@@ -1,4 +1,4 @@
-"""CSP gives the numbers of the authors and of plain NumPy, and names bad arguments."""
+"""Test CSP against the authors' values and NumPy, and its errors."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ ANY_LENGTH = [name for name in SCHEDULES if name != "grid"]
 
 
 def expected(layer, inputs, steps, mask=None):
-    """What the layer must give, in float64."""
+    """Return the expected output in float64."""
     group_size = layer.group_size or inputs.shape[1]
     values = inputs.astype("float64") @ layer.value_dense.kernel.numpy()
     if layer.use_value_bias:
@@ -28,7 +28,7 @@ def expected(layer, inputs, steps, mask=None):
 
 
 def make(**arguments):
-    """A built layer whose biases are not zero."""
+    """Return a built layer with nonzero biases."""
     layer = CSP(**arguments)
     layer.build(X.shape)
     for weight in layer.weights:
@@ -36,7 +36,7 @@ def make(**arguments):
     return layer
 
 
-def test_layer_gives_the_authors_values():
+def test_layer_matches_authors():
     golden = load_golden("csp_attention")
     layer = CSP(shift=golden["shifts"])
     layer.build(golden["x"].shape)
@@ -64,7 +64,7 @@ CONFIGS = {
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_layer_gives_the_values_of_numpy(name, masked):
+def test_layer_matches_numpy(name, masked):
     arguments, schedule = CONFIGS[name]
     layer = make(**arguments)
     steps = schedule
@@ -77,7 +77,7 @@ def test_layer_gives_the_values_of_numpy(name, masked):
 
 @pytest.mark.parametrize("align", ["independent", "reference"])
 @pytest.mark.parametrize("shift", [*ANY_LENGTH, [1, 0, 3, 2, 14, -7, 5, 2**40]], ids=str)
-def test_padding_is_as_if_it_were_not_there(shift, align):
+def test_padding_matches_shorter_sequence(shift, align):
     layer = make(align=align, shift=shift)
     steps = oracle.schedule(shift, 8) if isinstance(shift, str) else shift
     for length in (2, 6, 10):
@@ -97,8 +97,8 @@ def test_padding_is_as_if_it_were_not_there(shift, align):
         ([5, -1, 0, 14], "reference"),
     ],
 )
-def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
-    """A model for any length shifts as the schedule says for each, traced for it or not."""
+def test_steps_adapt_to_sequence_length(schedule, align, masked):
+    """A model for any length computes the steps of the schedule for each length."""
     layer = make(inner_dim=4, shift=schedule, align=align)
     inputs, mask = keras.Input((None, 8)), keras.Input((None,), dtype="bool")
     model = keras.Model([inputs, mask], layer(inputs, mask=mask))
@@ -132,12 +132,12 @@ def test_steps_are_made_for_the_length_at_hand(schedule, align, masked):
         (dict(inner_dim=4, use_output_projection=False), "`inner_dim` must equal the width.*4"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         CSP(**arguments)(X)
 
 
 @pytest.mark.parametrize("shape", [(2, 8), (2, 2, 4, 4, 8)])
-def test_wrong_shape_is_named(shape):
+def test_invalid_shape_raises(shape):
     with pytest.raises(ValueError, match=r"CSP takes tokens of shape \(batch, tokens, channels\)"):
         CSP()(np.zeros(shape, "float32"))

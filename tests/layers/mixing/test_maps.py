@@ -1,4 +1,4 @@
-"""Mixers take maps (batch, rows, columns, channels): tokens in rows, moves by rows and columns."""
+"""Test mixers on maps (batch, rows, columns, channels), and moves by rows and columns."""
 
 import keras
 import numpy as np
@@ -36,7 +36,7 @@ def few_heads(name):
 
 
 @pytest.mark.parametrize("name", sorted({*MIXERS, *ALL_MIXERS}))
-def test_a_map_is_its_tokens_in_rows(name):
+def test_map_matches_flattened_tokens(name):
     layer = MIXERS[name]() if name in MIXERS else make_mixer(few_heads(name))
     for mask in (None, MASK):
         flat = None if mask is None else mask.reshape(2, 24)
@@ -46,7 +46,7 @@ def test_a_map_is_its_tokens_in_rows(name):
 
 
 @pytest.mark.parametrize("name", ALL_MIXERS)
-def test_a_mask_of_one_sample_is_for_all(name):
+def test_mask_broadcasts_over_batch(name):
     layer = make_mixer(few_heads(name))
     for inputs, mask in ((MAPS, MASK[:1]), (MAPS.reshape(2, 24, 4), MASK[:1].reshape(1, 24))):
         expected = to_numpy(layer(inputs, mask=np.repeat(mask, 2, axis=0)))
@@ -55,7 +55,7 @@ def test_a_mask_of_one_sample_is_for_all(name):
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", MIXERS)
-def test_a_model_of_maps_is_saved(name, tmp_path):
+def test_model_of_maps_saves_and_loads(name, tmp_path):
     maps = keras.Input((None, 6, 4)) if name != "csp" else keras.Input((4, 6, 4))
     model = keras.Model(maps, keras.layers.AveragePooling2D(2)(MIXERS[name]()(maps)))
     expected = model.predict(MAPS, verbose=0)
@@ -65,7 +65,7 @@ def test_a_model_of_maps_is_saved(name, tmp_path):
     np.testing.assert_array_equal(loaded.predict(MAPS, verbose=0), expected)
 
 
-def test_moves_are_rows_and_columns():
+def test_moves_by_rows_and_columns():
     layer = CSP(group_size=1, shift=MOVES, **PLAIN)
     moved = to_numpy(layer(MAPS))
     for channel, (down, right) in enumerate(MOVES):
@@ -77,14 +77,14 @@ def test_moves_are_rows_and_columns():
     assert keras.layers.deserialize(keras.layers.serialize(layer)).shift == [[*m] for m in MOVES]
 
 
-def test_moves_then_groups():
+def test_moves_precede_grouping():
     steps = [down * 6 + right for down, right in MOVES]
     tokens = MAPS.reshape(2, 24, 4)
     expected = oracle.values(tokens, oracle.csp(tokens, steps, 2)).reshape(MAPS.shape)
     np.testing.assert_array_equal(to_numpy(CSP(shift=MOVES, **PLAIN)(MAPS)), expected)
 
 
-def test_steps_of_moves_are_those_on_the_map_of_the_layer():
+def test_steps_of_moves_depend_on_map_width():
     layer = CSP(shift=MOVES, **PLAIN)
     with pytest.raises(ValueError, match=r"pair \(rows, columns\).*columns=None"):
         layer.steps(24, 4)
@@ -92,7 +92,7 @@ def test_steps_of_moves_are_those_on_the_map_of_the_layer():
     assert layer.steps(24, 4).tolist() == [0, 6, 20, 23]
 
 
-def test_moves_are_on_maps_of_the_columns_of_the_first():
+def test_moves_require_columns_of_first_map():
     layer = CSP(shift=MOVES, **PLAIN)
     moved = to_numpy(layer(MAPS))
     tokens = MAPS.reshape(2, 24, 4)
@@ -101,8 +101,8 @@ def test_moves_are_on_maps_of_the_columns_of_the_first():
         layer(MAPS.reshape(2, 6, 4, 4))
 
 
-@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="others know all sizes")
-def test_columns_that_are_known_when_it_runs():
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="sizes are known elsewhere")
+def test_columns_known_at_run_time():
     import tensorflow as tf
 
     layer = CSP(shift=MOVES, **PLAIN)
@@ -117,12 +117,12 @@ def test_columns_that_are_known_when_it_runs():
     ("moves", "shape"),
     [(MOVES, (2, 24, 4)), (MOVES, (2, 4, None, 4)), ([(1, 2, 3)] * 4, MAPS.shape)],
 )
-def test_moves_need_maps(moves, shape):
+def test_moves_require_maps(moves, shape):
     with pytest.raises(ValueError, match=r"pair \(rows, columns\).*Received: shift of the shape"):
         CSP(shift=moves).build(shape)
 
 
-def test_other_axes_are_refused():
+def test_wrong_number_of_axes_raises():
     for layer in (CSP(), SoftmaxAttention(2), MixerBlock(CSP(), 8)):
         with pytest.raises(ValueError, match=r"or maps of shape.*Received: input_shape=\(2, 4\)"):
             layer.build((2, 4))

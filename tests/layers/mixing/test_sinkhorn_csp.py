@@ -1,4 +1,4 @@
-"""SinkhornCSP gives the values of plain NumPy, becomes CSP when cold, and names bad arguments."""
+"""Test SinkhornCSP against NumPy and CSP, and its errors."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ MASK = np.random.default_rng(1).random((3, 12)) < 0.7
 
 
 def make(**arguments):
-    """A built layer whose biases are not zero."""
+    """Return a built layer with nonzero biases."""
     layer = SinkhornCSP(**arguments)
     layer.build(X.shape)
     for weight in layer.trainable_weights:
@@ -23,7 +23,7 @@ def make(**arguments):
 
 
 def expected(layer, inputs, steps, temperature, mask=None):
-    """What the layer must give, in float64."""
+    """Return the expected output in float64."""
     values = inputs @ layer.value_dense.kernel.numpy()
     options = (steps, layer.group_size, 500, temperature, mask)
     mixed = oracle.sinkhorn_csp(values, *options)
@@ -32,14 +32,14 @@ def expected(layer, inputs, steps, temperature, mask=None):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("group_size", [2, 4, None])
-def test_layer_gives_the_values_of_numpy(group_size, masked):
+def test_layer_matches_numpy(group_size, masked):
     layer = make(temperature=2.0, iterations=100, group_size=group_size)
     steps, mask = permutations.schedule("linear", 8), MASK if masked else None
     assert_close(to_numpy(layer(X, mask=mask)), expected(layer, X, steps, 2.0, mask))
 
 
 @pytest.mark.parametrize("shift", ["linear", [5, -1, 0, 14, 3, 2, 7, 1]])
-def test_layer_takes_any_length(shift):
+def test_layer_supports_any_length(shift):
     layer = make(temperature=2.0, iterations=100, shift=shift)
     inputs = keras.Input((None, 8))
     model = keras.Model(inputs, layer(inputs))
@@ -50,7 +50,7 @@ def test_layer_takes_any_length(shift):
         assert_close(model.predict(part, verbose=0), wanted)
 
 
-def test_temperature_is_a_weight_and_csp_its_limit():
+def test_low_temperature_converges_to_csp():
     soft = make(group_size=4, iterations=10)
     hard = CSP(group_size=4, align="reference")
     hard.build(X.shape)
@@ -65,8 +65,8 @@ def test_temperature_is_a_weight_and_csp_its_limit():
     assert SinkhornCSP.from_config(soft.get_config()).temperature.numpy() == np.float32(1e-5)
 
 
-def test_gradient_reaches_the_order():
-    """The first channel learns even where the output reads only what is ordered by it."""
+def test_gradient_reaches_reference_channel():
+    """The reference channel learns even if the output reads only the channel that it sorts."""
     layer = SinkhornCSP(inner_dim=2, group_size=4)
     inputs = keras.Input(X.shape[1:])
     model = keras.Model(inputs, layer(inputs))
@@ -87,6 +87,6 @@ def test_gradient_reaches_the_order():
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         SinkhornCSP(**arguments)(X)

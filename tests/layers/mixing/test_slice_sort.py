@@ -1,4 +1,4 @@
-"""SliceSort gives the numbers of plain NumPy, masks included, and names bad arguments."""
+"""Test SliceSort against NumPy and the authors' values, and its errors."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ X = np.random.default_rng(0).normal(size=(3, 11, 8)).astype("float32")
 MASK = np.random.default_rng(1).random((3, 11)) < 0.7
 EVEN = np.arange(8) % 2 == 0
 
-# With 2 layers, the first alternates over runs of half the channels, the last sorts alike.
+# With 2 layers, the first alternates in runs of half the channels. The last sorts all channels in
+# the same order.
 ORDERS = {
     "ascend": (dict(), False),
     "descend": (dict(order="descend"), True),
@@ -30,7 +31,7 @@ ORDERS = {
 
 
 def make(**arguments):
-    """A built layer whose biases are not zero."""
+    """Return a built layer with nonzero biases."""
     layer = SliceSort(use_value_bias=True, **arguments)
     layer.build(X.shape)
     for weight in layer.weights:
@@ -39,7 +40,7 @@ def make(**arguments):
 
 
 def expected(layer, sources):
-    """What the layer must give, in float64; `sources` makes the oracle's from the values."""
+    """Return the expected output in float64; `sources` maps values to the oracle's sources."""
     values = X.astype("float64") @ layer.value_dense.kernel.numpy() + layer.value_dense.bias.numpy()
     mixed = oracle.values(values, sources(values))
     return mixed @ layer.output_dense.kernel.numpy() + layer.output_dense.bias.numpy()
@@ -47,7 +48,7 @@ def expected(layer, sources):
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])
 @pytest.mark.parametrize("name", ORDERS)
-def test_layer_gives_the_values_of_numpy(name, mask):
+def test_layer_matches_numpy(name, mask):
     arguments, descending = ORDERS[name]
     layer = make(**arguments)
     wanted = expected(layer, lambda values: oracle.slice_sort(values, descending, mask))
@@ -55,14 +56,14 @@ def test_layer_gives_the_values_of_numpy(name, mask):
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])
-def test_maximum_is_exchanged(mask):
+def test_max_exchange(mask):
     layer = make(order="max_exchange")
     wanted = expected(layer, lambda values: oracle.max_exchange(values, mask))
     assert_close(to_numpy(layer(X, mask=mask)), wanted)
 
 
 @pytest.mark.parametrize("order", ["ascend", "descend", "max_exchange"])
-def test_mixing_is_the_authors(order):
+def test_mix_matches_authors(order):
     golden = load_golden("sliceformer_ops")
     v = golden["v"].astype("float32")
     mixed = to_numpy(SliceSort(order).mix(v))
@@ -71,7 +72,7 @@ def test_mixing_is_the_authors(order):
 
 @pytest.mark.parametrize("kind", ["paper", "haar"])
 @pytest.mark.parametrize("index", range(4))
-def test_interleaving_is_the_authors(kind, index):
+def test_interleaving_matches_authors(kind, index):
     golden = load_golden("sliceformer_ops")
     v = golden["v"].astype("float32")
     order = "interleave" if kind == "paper" else "interleave_haar"
@@ -91,6 +92,6 @@ def test_interleaving_is_the_authors(kind, index):
         (dict(order="interleave_haar", head_dim=3), "multiple of `head_dim`.*head_dim=3"),
     ],
 )
-def test_wrong_argument_is_named(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         SliceSort(**arguments)(X)

@@ -1,4 +1,4 @@
-"""What every layer of others does with arguments that it does not take."""
+"""Test constructor arguments of composite layers."""
 
 import pytest
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.once
         (lambda: PatchEmbedding(4, 8, hidden_dmi=2), "PatchEmbedding .*Did you mean `hidden_dim`"),
     ],
 )
-def test_an_argument_that_is_not_taken_is_named(make, message):
+def test_unknown_argument_raises(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_what_keras_takes_is_taken():
+def test_keras_arguments_are_accepted():
     layer = CSP(name="mine", trainable=False, dtype="float16", autocast=False)
     assert layer.name == "mine" and not layer.trainable and layer.compute_dtype == "float16"

@@ -1,4 +1,4 @@
-"""`Dense` is Keras' layer whichever way its product takes."""
+"""Test the Dense wrapper against NumPy and Keras."""
 
 import keras
 import numpy as np
@@ -11,7 +11,7 @@ from tests.harness import assert_close, to_numpy
 
 @pytest.mark.parametrize("shape", [(5, 6), (2, 5, 6), (2, 3, 4, 6), (0, 5, 6)])
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_values_and_gradients_are_those_of_numpy(shape, use_bias):
+def test_values_and_gradients_match_numpy(shape, use_bias):
     layer = Dense(4, use_bias=use_bias, bias_initializer="random_normal")
     layer.build(shape)
     x, cotangent = (np.random.default_rng(0).normal(size=(*shape[:-1], n)) for n in (6, 4))
@@ -22,7 +22,7 @@ def test_values_and_gradients_are_those_of_numpy(shape, use_bias):
     assert_close(to_numpy(gradient), cotangent @ kernel.T)
 
 
-def test_every_second_channel_of_another_tensor():
+def test_strided_input():
     layer = Dense(4)
     x = np.random.default_rng(0).normal(size=(2, 5, 12)).astype("float32")
     part = keras.ops.convert_to_tensor(x)[..., ::2]
@@ -30,7 +30,7 @@ def test_every_second_channel_of_another_tensor():
 
 
 @pytest.mark.parametrize("activation", [None, "gelu"])
-def test_training_is_that_of_keras(activation):
+def test_training_matches_keras(activation):
     x, y = np.random.default_rng(0).normal(size=(2, 8, 5, 6)).astype("float32")
     losses = []
     for make in (Dense, keras.layers.Dense):
@@ -41,7 +41,7 @@ def test_training_is_that_of_keras(activation):
     assert_close(*losses)
 
 
-def test_quantized_and_adapted_as_keras_does():
+def test_lora_and_quantization():
     x = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")
     layer = Dense(4)
     exact = to_numpy(layer(x))

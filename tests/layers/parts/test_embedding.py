@@ -1,4 +1,4 @@
-"""An embedding trains alike on every backend, also where a token stands twice."""
+"""Test the Embedding wrapper: repeated tokens in training, dtypes, LoRA and quantization."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ RATE, BETA_1, BETA_2, EPSILON = 0.1, 0.9, 0.999, 1e-7
 
 
 def adam(table, targets, steps):
-    """The table after some steps of Adam on the mean squared error."""
+    """Return the table after `steps` steps of Adam on the mean squared error."""
     first = second = np.zeros_like(table)
     for step in range(1, steps + 1):
         errors = 2 * (table[TOKENS] - targets) / targets.size
@@ -27,7 +27,7 @@ def adam(table, targets, steps):
     return table
 
 
-def test_adam_adds_up_before_it_squares():
+def test_adam_sums_gradients_of_repeated_tokens():
     targets = np.random.default_rng(0).normal(size=(*TOKENS.shape, 2))
     layer = Embedding(5, 2)
     model = keras.Sequential([keras.Input(TOKENS.shape[1:], dtype="int32"), layer])
@@ -39,7 +39,7 @@ def test_adam_adds_up_before_it_squares():
 
 
 @pytest.mark.parametrize("ids", ["int32", "int64", "uint8", "float32"])
-def test_tokens_of_any_type(ids):
+def test_tokens_of_any_dtype(ids):
     layer = Embedding(5, 2, dtype="mixed_bfloat16")
     found = layer(keras.ops.convert_to_tensor(TOKENS.astype(ids)))
     assert found.dtype == layer(TOKENS).dtype and "bfloat16" in str(found.dtype)
@@ -47,7 +47,7 @@ def test_tokens_of_any_type(ids):
     np.testing.assert_array_equal(to_numpy(found), wanted)
 
 
-def test_it_is_quantized_and_takes_lora():
+def test_lora_and_quantization():
     layer = Embedding(5, 16)
     layer.build()
     before = to_numpy(layer(TOKENS))
@@ -60,9 +60,9 @@ def test_it_is_quantized_and_takes_lora():
     assert np.abs(to_numpy(layer(TOKENS)) - before - added[TOKENS]).max() < 0.01
 
 
-@pytest.mark.skipif(running.name() != "tensorflow", reason="others have no sparse gradients")
+@pytest.mark.skipif(running.name() != "tensorflow", reason="only TensorFlow has sparse gradients")
 @pytest.mark.parametrize("name", TINY)
-def test_no_gradient_of_the_zoo_is_sparse(name):
+def test_zoo_gradients_are_dense(name):
     import tensorflow as tf
 
     model = tiny(name)

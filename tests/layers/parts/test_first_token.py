@@ -1,4 +1,4 @@
-"""The first token of any sequence, and no mask beside it."""
+"""Test FirstToken: outputs, files and masks."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from tests.harness import to_numpy
 TOKENS = np.random.default_rng(0).normal(size=(2, 5, 3)).astype("float32")
 
 
-def test_the_first_token_of_any_length(tmp_path):
+def test_first_token_of_any_length(tmp_path):
     tokens = keras.Input((None, 3))
     model = keras.Model(tokens, FirstToken()(keras.layers.Masking()(tokens)))
     assert model.output_shape == (None, 3)
@@ -20,6 +20,6 @@ def test_the_first_token_of_any_length(tmp_path):
         np.testing.assert_array_equal(to_numpy(loaded(x)), x[:, 0])
 
 
-def test_there_is_no_mask_of_one_token():
+def test_output_has_no_mask():
     tokens = FirstToken()(keras.layers.Masking()(TOKENS))
     assert getattr(tokens, "_keras_mask", None) is None

@@ -1,4 +1,4 @@
-"""Layers around a layer of any kind: what they take, how they call it, and with which masks."""
+"""Test layers that wrap another layer: accepted types, calls and masks."""
 
 import keras
 import numpy as np
@@ -18,18 +18,18 @@ AROUND = {
 @pytest.mark.once
 @pytest.mark.parametrize("inner", ["csp", CSP])
 @pytest.mark.parametrize("name", AROUND)
-def test_what_is_no_layer_is_refused(name, inner):
+def test_non_layer_raises(name, inner):
     with pytest.raises(TypeError, match=rf"`{name}` must be a layer, such as `CSP\(\)`.*{name}="):
         AROUND[name](inner)
 
 
 @pytest.mark.parametrize("name", AROUND)
-def test_a_mask_goes_to_a_layer_that_takes_one(name):
+def test_mask_is_not_passed_to_layer_without_mask(name):
     layer = AROUND[name](keras.layers.Dense(16))
     np.testing.assert_array_equal(to_numpy(layer(X, mask=MASK)), to_numpy(layer(X)))
 
 
-def test_attention_of_keras_mixes_the_tokens():
+def test_keras_attention_as_mixer():
     attention = keras.layers.MultiHeadAttention(2, 8)
     layer = MixerBlock(attention, 4)
     masked = to_numpy(layer(X, mask=MASK))
@@ -42,7 +42,7 @@ def test_attention_of_keras_mixes_the_tokens():
 
 
 @pytest.mark.parametrize("name", AROUND)
-def test_attention_without_a_mask_of_values_is_given_none(name):
+def test_mask_is_not_passed_to_attention_without_value_mask(name):
     class Attention(keras.layers.MultiHeadAttention):
         def call(self, query, value, attention_mask=None):
             return super().call(query, value, attention_mask=attention_mask)
@@ -52,8 +52,8 @@ def test_attention_without_a_mask_of_values_is_given_none(name):
 
 
 @pytest.mark.parametrize("name", AROUND)
-def test_a_mask_that_keras_carries_is_as_one_that_is_given(name):
-    """Of queries as well: padding attends to real tokens, as in every mixer of ours."""
+def test_implicit_mask_matches_explicit_mask(name):
+    """Padded queries attend to real tokens, as in all mixers of this package."""
     layer = AROUND[name](keras.layers.MultiHeadAttention(2, 8))
     padded = np.where(MASK[..., None], X, 0)
     model = keras.Sequential([keras.layers.Masking(), layer])

@@ -1,4 +1,4 @@
-"""Mixers are called as `MultiHeadAttention` is on its own query, or say in a sentence why not."""
+"""Test calls of mixers with the arguments of `MultiHeadAttention`, and their errors."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_value_and_key_may_be_the_query(name):
+def test_query_as_value_and_key(name):
     layer = LAYERS[name]()
     alone = to_numpy(layer(X))
     nothing = dict(attention_mask=None, use_causal_mask=False)
@@ -39,7 +39,7 @@ def test_value_and_key_may_be_the_query(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_the_mask_of_the_query_is_not_lost(name):
+def test_query_mask_is_used(name):
     layer, mask = LAYERS[name](), np.arange(6) < [[6], [4]]
     inputs = keras.Input((6, 8))
     tokens = keras.layers.Masking()(inputs)
@@ -50,7 +50,7 @@ def test_the_mask_of_the_query_is_not_lost(name):
 
 
 @pytest.mark.parametrize("name", [*LAYERS, "local attention"])
-def test_what_the_layer_cannot_do_is_refused(name):
+def test_unsupported_arguments_raise(name):
     layer = {**LAYERS, "local attention": partial(LocalAttention, 2)}[name]()
     cases = {
         r"`value` must be .*value=a tensor of shape \(2, 6, 8\)": dict(value=X + 1),
@@ -69,38 +69,38 @@ def test_what_the_layer_cannot_do_is_refused(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_mask_of_another_shape_is_told_in_one_line(name):
+def test_mask_shape_error_is_one_line(name):
     layer = LAYERS[name]()
     for inputs, shape in ((X, (2, 5)), (X, (6,)), (X, (2, 6, 6)), (X[:, None], (2, 2, 6))):
         mask = np.ones(shape, bool)
         with pytest.raises(
             ValueError, match=r"^`mask` must have the shape \(batch, tokens\)"
-        ) as told:
+        ) as error:
             layer(inputs, mask=mask)
-        assert f"Received: mask.shape={shape}, inputs.shape=" in str(told.value)
-        assert "\n" not in str(told.value)
+        assert f"Received: mask.shape={shape}, inputs.shape=" in str(error.value)
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("shape", [(2, 6), (2, 5, 6), (5, 1), (3, 6, 6), (2, 3, 6, 6)])
-def test_a_mask_of_attention_of_another_shape_is_told_in_one_line(shape, fused):
+def test_attention_mask_shape_error_is_one_line(shape, fused):
     layer, mask = SoftmaxAttention(2, fused=fused), np.ones(shape, bool)
-    with pytest.raises(ValueError, match=r"^`attention_mask` must have the shape ") as told:
+    with pytest.raises(ValueError, match=r"^`attention_mask` must have the shape ") as error:
         layer(X, attention_mask=mask)
-        assert f"attention_mask.shape={shape}, inputs.shape=(2, 6, 8)" in str(told.value)
-        assert "\n" not in str(told.value)
+    assert f"attention_mask.shape={shape}, inputs.shape=(2, 6, 8)" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("make", [CausalCSP, partial(SimpleAttention, 2, causal=True)])
-def test_a_causal_layer_does_what_a_causal_mask_asks_for(make):
+def test_causal_layer_accepts_use_causal_mask(make):
     layer = make()
     alone = to_numpy(layer(X))
     np.testing.assert_array_equal(to_numpy(layer(X, X, use_causal_mask=True)), alone)
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_softmax_attention_takes_the_masks_of_attention(fused):
-    """Under a causal mask, every token has what it has as the last of its sequence."""
+def test_softmax_attention_supports_attention_masks(fused):
+    """With a causal mask, each output equals that of the last token of a truncated sequence."""
     layer, past = SoftmaxAttention(2, fused=fused), np.tril(np.ones((2, 6, 6), bool))
     last = [to_numpy(layer(X[:, : token + 1]))[:, token] for token in range(1, 6)]
     for masks in (
@@ -117,7 +117,7 @@ def test_softmax_attention_takes_the_masks_of_attention(fused):
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_a_mask_of_attention_may_be_one_for_all_queries(fused):
+def test_attention_mask_broadcasts_over_queries(fused):
     layer, real = SoftmaxAttention(2, fused=fused), np.arange(6) < [[6], [4]]
     expected = to_numpy(layer(X, mask=real))
     for mask in (real[:, None], real[:, None, None]):
@@ -125,7 +125,7 @@ def test_a_mask_of_attention_may_be_one_for_all_queries(fused):
 
 
 @pytest.mark.parametrize("name", ["csp", "softmax attention"])
-def test_butterflies_around_mixers_are_called_so_as_well(name):
+def test_butterfly_block_supports_same_calls(name):
     x = np.concatenate([X, X[:, :2]], axis=1)
     layer = ButterflyBlock(LAYERS[name](), 2)
     alone = to_numpy(layer(x))

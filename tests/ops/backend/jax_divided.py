@@ -1,4 +1,4 @@
-"""Compile for eight CPU devices between which the batch is divided, and print what they exchange.
+"""Compile ops for a batch sharded over eight CPU devices, and print the collectives.
 
 python -m tests.ops.backend.jax_divided
 """

@@ -1,4 +1,4 @@
-"""Products on JAX for one CPU, whose gradients XLA transposes no tensor of tokens for."""
+"""Test `dense` on JAX: gradients without copies, second derivatives, several devices."""
 
 import keras
 import numpy as np
@@ -8,7 +8,7 @@ from keras_permix import ops
 from keras_permix.ops.backend.plan import Hardware
 
 if keras.config.backend() != "jax":
-    pytest.skip("JAX alone", allow_module_level=True)
+    pytest.skip("requires JAX", allow_module_level=True)
 
 import jax
 
@@ -17,7 +17,7 @@ X = RNG.normal(size=(4, 16, 32)).astype("float32")
 KERNELS = [RNG.normal(size=(32, 32)).astype("float32") for _ in range(4)]
 
 
-def test_nothing_is_copied_along_a_residual_stream():
+def test_gradient_of_residual_stream_has_no_copies():
     def loss(kernels, x):
         for kernel in kernels:
             x = x + ops.dense(keras.ops.tanh(x), kernel)
@@ -27,7 +27,7 @@ def test_nothing_is_copied_along_a_residual_stream():
     assert " fusion(" in program and " copy(" not in program
 
 
-def test_derivatives_to_the_second_order():
+def test_second_derivatives():
     def loss(kernel):
         return (keras.ops.tanh(ops.dense(X[:1, :2, :3], kernel)) ** 2).sum()
 
@@ -38,8 +38,9 @@ def test_derivatives_to_the_second_order():
     np.testing.assert_allclose(jax.hessian(loss)(kernel), jax.hessian(plain)(kernel), atol=1e-5)
 
 
-def test_several_devices_divide_it_as_keras_has_it(monkeypatch):
+def test_several_devices_use_reference(monkeypatch):
     two = Hardware("cpu", devices=2)
     monkeypatch.setattr(ops.dispatch.dispatch.RUNTIME, "hardware", lambda x: two)
-    said = ops.explain("dense", X, KERNELS[0])
-    assert said.chosen == "reference" and "tokens on one device" in said.objections["flat"]
+    explanation = ops.explain("dense", X, KERNELS[0])
+    assert explanation.chosen == "reference"
+    assert "tokens on one device" in explanation.objections["flat"]

@@ -1,4 +1,4 @@
-"""Derivatives of any order, forward and backward, and `vmap`, through what permutes on JAX."""
+"""Test second derivatives, forward mode and `vmap` of permutations on JAX."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from keras_permix import ops
 from tests.oracle import permutations as oracle
 
-pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="of JAX alone")
+pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="requires JAX")
 
 X = np.random.default_rng(0).integers(-9, 10, (2, 8, 3)).astype("float32")
 MASK = np.array([[1, 1, 0, 1, 1, 1, 0, 1], [1, 1, 1, 1, 1, 0, 0, 0]], bool)
@@ -23,14 +23,14 @@ CASES = {
 
 @pytest.fixture(params=CASES)
 def case(request):
-    """A function of `x` and `mask`, and where it takes its samples from."""
+    """Return a function of `x` and `mask`, and one that returns its source positions."""
     function, sources, *arguments = CASES[request.param]
     return function, lambda x, mask: sources(x, *arguments, mask=mask)
 
 
-@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
 def test_hessian_vector_products(case, mask):
-    """The Hessian of the weighted sum of cubes is diagonal: 6 x times the weight of its place."""
+    """The Hessian of the weighted sum of cubes is diagonal: 6 x times the weight at its target."""
     import jax
 
     function, sources = case
@@ -47,7 +47,7 @@ def test_hessian_vector_products(case, mask):
         np.testing.assert_array_equal(product, expected)
 
 
-def test_tangents_are_permuted_alike(case):
+def test_tangents_are_permuted_like_values(case):
     import jax
 
     function, sources = case
@@ -74,7 +74,7 @@ def test_vmap(case):
         np.testing.assert_array_equal(gradient, oracle.gradient(cotangent, sources(x, MASK)))
 
 
-def test_masked_calls_are_served_natively():
+def test_masked_calls_choose_native():
     x = keras.ops.convert_to_tensor(X)
     for name, arguments in {
         "channel_shift": (STEPS,),
@@ -86,7 +86,7 @@ def test_masked_calls_are_served_natively():
         assert ops.explain(name, x, *arguments, mask=MASK).chosen == "native"
 
 
-def test_subnormal_numbers_are_exchanged():
+def test_max_exchange_of_subnormal_numbers():
     x = np.float32([1e-41, 0.0, 3e-41, 2e-41]).reshape(1, 4, 1)
     result = np.asarray(ops.max_exchange(x))
     assert result.tobytes() == oracle.values(x, oracle.max_exchange(x)).tobytes()

@@ -1,4 +1,4 @@
-"""JAX on several devices, and exported for a batch of any size."""
+"""Test ops on several JAX devices and in exports with symbolic shapes."""
 
 import json
 import subprocess
@@ -16,10 +16,10 @@ from tests.harness.processes import environment
 from tests.oracle import mega
 from tests.oracle import permutations as oracle
 
-pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="of JAX alone")
+pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="requires JAX")
 
 
-def test_a_divided_batch_stays_divided():
+def test_sharded_batch_needs_no_collectives():
     flags = "--xla_force_host_platform_device_count=8"
     done = subprocess.run(
         [sys.executable, "-m", "tests.ops.backend.jax_divided"],
@@ -34,11 +34,10 @@ def test_a_divided_batch_stays_divided():
     assert [program for program in programs if program["exchanged"]] == []
 
 
-# What Keras and JAX deprecate of themselves.
+# Keras and JAX use deprecated APIs.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("group_size", [1, 2, 4])
-def test_export_for_any_batch(tmp_path, group_size):
-    """As a program of TensorFlow, whose batch is unknown."""
+def test_tf_saved_model_with_dynamic_batch(tmp_path, group_size):
     tf = pytest.importorskip("tensorflow")
     skip_if_tensorflow_cannot_read_jax()
     steps, inputs = (3, -1, 0), keras.Input((8, 3))
@@ -52,7 +51,7 @@ def test_export_for_any_batch(tmp_path, group_size):
 
 
 @pytest.mark.parametrize("group_size", [1, 2, 4])
-def test_masked_gradients_for_any_batch(group_size):
+def test_export_masked_gradient_with_symbolic_batch(group_size):
     import jax
     from jax import export
 
@@ -79,7 +78,7 @@ OF_ANY_LENGTH = {
         lambda x, mask, **how: ops.slice_sort(x, (False, True, False), mask=mask, **how),
         lambda x, mask: oracle.slice_sort(x, np.array([False, True, False]), mask=mask),
     ),
-    "maxima": (
+    "exchange": (
         lambda x, mask, **how: ops.max_exchange(x, mask=mask, **how),
         lambda x, mask: oracle.max_exchange(x, mask=mask),
     ),
@@ -98,7 +97,7 @@ OF_ANY_LENGTH = {
 }
 
 
-def test_averages_exported_for_any_number_of_tokens():
+def test_export_damped_ema_with_symbolic_length():
     import jax
     from jax import export
 
@@ -113,11 +112,11 @@ def test_averages_exported_for_any_number_of_tokens():
 
 
 @pytest.mark.parametrize(
-    ("masked", "dtype"), [(False, "float32"), (True, "bfloat16")], ids=["all", "masked"]
+    ("masked", "dtype"), [(False, "float32"), (True, "bfloat16")], ids=["unmasked", "masked"]
 )
 @pytest.mark.parametrize("op", OF_ANY_LENGTH)
-def test_export_for_any_number_of_tokens(op, masked, dtype):
-    """By the native rows, with the gradient."""
+def test_export_with_symbolic_length(op, masked, dtype):
+    """Export the native implementation and its gradient."""
     import jax
     from jax import export
 

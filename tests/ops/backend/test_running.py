@@ -1,4 +1,4 @@
-"""What is asked of the backend that runs, whichever it is."""
+"""Test functions that depend on the current backend."""
 
 import random
 import sys
@@ -10,7 +10,7 @@ import pytest
 from keras_permix.ops.backend import running
 
 
-def test_random_numbers_get_a_seed_again():
+def test_seed_again_resets_random_numbers():
     drawn = []
     for _ in range(2):
         running.seed_again(3)
@@ -18,12 +18,12 @@ def test_random_numbers_get_a_seed_again():
     assert drawn[0] == drawn[1]
 
 
-@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="TensorFlow alone")
-def test_a_seed_forgets_no_program(monkeypatch):
-    """TensorFlow's own `set_seed` does, and every epoch of a run would begin with compiling."""
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="requires TensorFlow")
+def test_seed_again_keeps_programs(monkeypatch):
+    """TensorFlow's `set_seed` drops compiled programs, so every epoch would compile again."""
 
     def forget(seed):
-        raise AssertionError("all that is compiled would be compiled again")
+        raise AssertionError("set_seed drops compiled programs")
 
     monkeypatch.setattr(sys.modules["tensorflow"].random, "set_seed", forget)
     running.seed_again(3)

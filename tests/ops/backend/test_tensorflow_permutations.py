@@ -1,4 +1,4 @@
-"""Permutations on TensorFlow: whatever is known while tracing, gradients of any order, edges."""
+"""Test permutations on TensorFlow: tracing, second derivatives and edge cases."""
 
 import logging
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 if keras.config.backend() != "tensorflow":
-    pytest.skip("TensorFlow alone", allow_module_level=True)
+    pytest.skip("requires TensorFlow", allow_module_level=True)
 
 import tensorflow as tf
 
@@ -22,7 +22,7 @@ SHAPE = (3, 7, 4)
 X = RNG.integers(-2, 3, SHAPE).astype("float32")
 COTANGENT = RNG.integers(-8, 9, SHAPE).astype("float32")
 MASK = np.array([[1, 1, 1, 1, 1, 0, 0], [0, 1, 0, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 0]], bool)
-STEPS = (3, -(2**40) - 1, 2**70 + 5, 2**31 + 2)  # beyond what 32 bits hold
+STEPS = (3, -(2**40) - 1, 2**70 + 5, 2**31 + 2)  # exceed 32 bits
 LINEAR = ops.ShiftSchedule("linear", channels=4)
 DOWN = (True, False, False, True)
 CASES = {
@@ -67,18 +67,18 @@ TRACES = {
 
 
 def traced(function, shape, jit_compile=None):
-    """`function` of a tensor and a mask, of which no more than `shape` is known while tracing."""
+    """Trace `function` with a tensor of static shape `shape` and its mask."""
     signature = [tf.TensorSpec(shape, "float32"), tf.TensorSpec(shape[:2], "bool")]
     compiled = tf.function(function, signature, autograph=False, jit_compile=jit_compile)
     return lambda x, mask: compiled(x, tf.ones(x.shape[:2], "bool") if mask is None else mask)
 
 
-@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
 @pytest.mark.parametrize("trace", TRACES)
 @pytest.mark.parametrize("case", CASES)
-def test_traces(case, trace, mask):
+def test_traced_values_and_gradients(case, trace, mask):
     function, sources = CASES[case]
-    chosen = None if mask is None else MASK  # what is closed over is no argument
+    chosen = None if mask is None else MASK  # `call` shadows `mask`
 
     def call(x, mask):
         return function(x, None if chosen is None else mask)
@@ -89,10 +89,10 @@ def test_traces(case, trace, mask):
     np.testing.assert_array_equal(gradient, oracle.gradient(COTANGENT, sources(X, mask)))
 
 
-@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
 @pytest.mark.parametrize("case", CASES)
 def test_second_derivatives(case, mask):
-    """Of the sum of weight * y**3, y the permuted x: a Hessian times a vector."""
+    """Test a Hessian-vector product of sum(weight * y**3), where y is the permuted x."""
     function, sources = CASES[case]
     sources = sources(X, mask)
     y, moved = (oracle.values(t, sources) for t in (X, COTANGENT))
@@ -113,7 +113,7 @@ def test_second_derivatives(case, mask):
 
 
 @pytest.mark.parametrize("tokens", [7, None])
-def test_native_rows_serve_masks_and_unknown_lengths(tokens):
+def test_native_supports_masks_and_unknown_lengths(tokens):
     calls = (
         ("csp", STEPS, 2),
         ("group_sort",),
@@ -137,8 +137,8 @@ def test_native_rows_serve_masks_and_unknown_lengths(tokens):
 
 @pytest.mark.parametrize("shape", [(0, 6, 4), (2, 0, 4)], ids=["no samples", "no tokens"])
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_of_an_unknown_shape(case, shape):
-    """Which nobody knows to be empty while tracing, so that it comes as far as the rows."""
+def test_empty_tensor_of_unknown_shape(case, shape):
+    """Emptiness is unknown while tracing, so the chosen implementation runs."""
     function, x = CASES[case][0], tf.zeros(shape)
     call = tf.function(
         lambda x: function(x, None), [tf.TensorSpec((None, None, 4))], autograph=False
@@ -147,7 +147,7 @@ def test_nothing_of_an_unknown_shape(case, shape):
     assert value.shape == gradient.shape == shape
 
 
-def test_booleans_shift():
+def test_shift_of_booleans():
     x = RNG.random(SHAPE) < 0.5
     for mask in (None, MASK):
         sources = oracle.channel_shift(x, STEPS, mask)
@@ -156,8 +156,8 @@ def test_booleans_shift():
 
 
 @pytest.mark.parametrize("mask", [None, [[True, True, True, True, False]]])
-def test_exchange_keeps_every_bit(mask):
-    """The greatest is told from zeros of both signs and from numbers that are nearly zero."""
+def test_max_exchange_keeps_every_bit(mask):
+    """The maximum must be distinguished from signed zeros and subnormal numbers."""
     x = np.float32([[-0.0, 0.0, 1e-40, -1e-40, -0.0], [0.0, -0.0, -0.0, -3.0, -0.0]])
     x = np.stack([x[0], x[1], -np.abs(x[0]), x[1][[1, 0, 2, 3, 4]]], axis=-1)[None]
     result = ops.max_exchange(tf.constant(x), mask=mask).numpy()
@@ -166,7 +166,7 @@ def test_exchange_keeps_every_bit(mask):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "int64", "float64", "bfloat16"])
-def test_exchange_of_any_numbers(dtype):
+def test_max_exchange_dtypes(dtype):
     x = (RNG.integers(0, 250, SHAPE) - (0 if dtype[0] == "u" else 100)).astype("float32")
     for mask in (None, MASK):
         result = ops.max_exchange(tf.cast(x, dtype), mask=mask)
@@ -174,7 +174,7 @@ def test_exchange_of_any_numbers(dtype):
         np.testing.assert_array_equal(tf.cast(result, "float32"), expected)
 
 
-def test_smallest_integers_come_before_padding():
+def test_smallest_integers_sort_before_padding():
     x = np.array([[5, -128, 127, -128, 1, 127]], "int8").T[None]
     mask = np.array([[False, True, True, True, True, False]])
     for call, sources in (
@@ -188,7 +188,7 @@ def test_smallest_integers_come_before_padding():
 
 
 class Scaled(keras.Layer):
-    """A weight for every channel in front of a permutation of real tokens."""
+    """Scale every channel, then permute the real tokens."""
 
     def build(self, shape):
         self.scale = self.add_weight(shape=shape[-1:], initializer="ones")
@@ -199,7 +199,7 @@ class Scaled(keras.Layer):
 
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("tokens", [SHAPE[1], None])
-def test_models_learn(tokens, jit_compile):
+def test_training_step(tokens, jit_compile):
     inputs, mask = keras.Input((tokens, 4)), keras.Input((tokens,), dtype="bool")
     model = keras.Model([inputs, mask], Scaled()(inputs, mask))
     model.compile(keras.optimizers.SGD(1.0), "mse", jit_compile=jit_compile)
@@ -210,32 +210,32 @@ def test_models_learn(tokens, jit_compile):
     assert_close(model.weights[0].numpy(), expected)
 
 
-def test_many_plans_each_traced_once_are_not_warned_of():
-    told, handler = [], logging.Handler()
-    handler.emit = lambda record: told.append(record.getMessage())
+def test_many_plans_do_not_warn_about_retracing():
+    messages, handler = [], logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())
     logging.getLogger("tensorflow").addHandler(handler)
     try:
         for step in range(14):
             ops.csp(X, (step, 5, 4, 40 + step), 7)
     finally:
         logging.getLogger("tensorflow").removeHandler(handler)
-    assert not told
+    assert not messages
 
 
 @pytest.mark.parametrize("kinds, traced", [(["CPU"], "cpu"), (["CPU", "GPU"], "unknown")])
-def test_where_a_call_runs(kinds, traced, monkeypatch):
-    """Where there are several kinds of devices, a trace cannot tell, but a tensor can."""
+def test_platform_of_tensors_and_traces(kinds, traced, monkeypatch):
+    """With several kinds of devices, the platform of a trace is unknown."""
     devices = [type("Device", (), dict(device_type=kind)) for kind in kinds]
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda: devices)
     assert runtime.platform(tf.constant(X)) == "cpu"
-    told = []
-    tf.function(lambda x: told.append(runtime.platform(x)), autograph=False)(tf.constant(X))
-    assert told == [traced]
+    platforms = []
+    tf.function(lambda x: platforms.append(runtime.platform(x)), autograph=False)(tf.constant(X))
+    assert platforms == [traced]
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "compiled"])
 @pytest.mark.parametrize("name", ["csp", "group_sort", "sinkhorn_csp"])
-def test_groups_must_divide_tokens_once_they_are_known(name, jit):
+def test_group_size_must_divide_dynamic_length(name, jit):
     call = {
         "csp": lambda x: ops.csp(x, (0, 1), 2),
         "group_sort": lambda x: ops.group_sort(x, 2),

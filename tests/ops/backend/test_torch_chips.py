@@ -1,9 +1,9 @@
-"""Which GPUs Triton's kernels are for, told of GPUs that are not there."""
+"""Test which GPUs the Triton kernels support, with mocked GPUs."""
 
 import keras
 import pytest
 
-pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's own")
+pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="requires PyTorch")
 
 GPUS = {
     "A100": ("NVIDIA A100", (8, 0), None, None),
@@ -15,7 +15,7 @@ GPUS = {
 
 @pytest.fixture(params=GPUS)
 def gpu(request, monkeypatch):
-    """A GPU that PyTorch tells of, and what the kernels should object to."""
+    """Mock a GPU and return the expected objection of the kernels."""
     import torch
 
     from keras_permix.ops.backend.torch import runtime
@@ -29,7 +29,7 @@ def gpu(request, monkeypatch):
     runtime._looked_up.cache_clear()
 
 
-def test_what_a_kernel_objects_to(gpu):
+def test_kernel_objections(gpu):
     from keras_permix.ops.backend.plan import Call, Hardware, Plan
     from keras_permix.ops.backend.torch.rows import ROWS
 
@@ -43,7 +43,7 @@ def test_what_a_kernel_objects_to(gpu):
 
 
 @pytest.mark.parametrize("lacking", ["a C compiler", "the headers of Python"])
-def test_triton_needs_what_compiles_its_launcher(lacking, monkeypatch):
+def test_triton_requires_c_compiler_and_headers(lacking, monkeypatch):
     from keras_permix.ops.backend.torch import runtime
 
     monkeypatch.setenv("CC", "")
@@ -52,7 +52,7 @@ def test_triton_needs_what_compiles_its_launcher(lacking, monkeypatch):
     assert runtime._what_triton_lacks().startswith(f"Triton needs {lacking}, and there is n")
 
 
-def test_derivatives_forward_are_not_lost():
+def test_forward_mode_derivatives_are_rejected():
     import torch
 
     from keras_permix.ops.backend.torch.runtime import transformed
@@ -62,7 +62,7 @@ def test_derivatives_forward_are_not_lost():
         assert transformed(None) == "it does not support forward-mode derivatives"
 
 
-def test_what_a_cuda_graph_reads_stays(monkeypatch):
+def test_cache_keeps_tables_of_cuda_graphs(monkeypatch):
     from weakref import ref
 
     import torch
@@ -79,7 +79,7 @@ def test_what_a_cuda_graph_reads_stays(monkeypatch):
     assert kept() is not None and lost() is None
 
 
-def test_a_compiler_takes_the_answer_for_a_constant(gpu):
+def test_objection_is_constant_in_compiled_function(gpu):
     import torch
 
     from keras_permix.ops.backend.torch import runtime
@@ -87,7 +87,7 @@ def test_a_compiler_takes_the_answer_for_a_constant(gpu):
     def function(x):
         return x + 1 if runtime.objection_of(0) is None else x - 1
 
-    torch.compiler.reset()  # it knows this function by its lines
+    torch.compiler.reset()  # the cache is keyed by file and line
     x = torch.zeros(3)
     found = torch.compile(function, fullgraph=True, backend="eager")(x)
     assert found.tolist() == [1.0 if gpu is None else -1.0] * 3

@@ -1,4 +1,4 @@
-"""PyTorch's own: higher derivatives, `torch.func`, masks in graphs, bounded tables, no aliases."""
+"""Test permutations on PyTorch: derivatives, `torch.func`, compilation, caches and aliases."""
 
 import keras
 import numpy as np
@@ -8,31 +8,32 @@ from keras_permix import ops
 from tests.harness import to_numpy
 from tests.oracle import permutations as oracle
 
-pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="PyTorch's own")
+pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="requires PyTorch")
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3, 12, 6)).astype("float32")
-MASK = np.stack([RNG.random(12) < 0.6, np.zeros(12, bool), np.arange(12) < 7])  # gaps, none, first
+# Gaps, all padding, and padding last.
+MASK = np.stack([RNG.random(12) < 0.6, np.zeros(12, bool), np.arange(12) < 7])
 STEPS = (0, 1, -5, 40, 2**40, -(10**30))
 CASES = {
     "shift": ("channel_shift", (STEPS,), {}),
     "pairs": ("csp", (STEPS, 2), {}),
     "pairs, aligned": ("csp", (STEPS, 2), {"align": "reference"}),
     "groups of 3, aligned": ("csp", (STEPS, 3), {"align": "reference"}),
-    "short groups": ("group_sort", (5,), {"ragged": True}),
+    "ragged groups": ("group_sort", (5,), {"ragged": True}),
     "sort": ("slice_sort", ((True, False) * 3,), {}),
     "exchange": ("max_exchange", (), {}),
 }
 
 
 def tensor(array):
-    """A tensor of its own, where Keras computes."""
+    """Copy an array to a tensor on the device of Keras."""
     return keras.ops.convert_to_tensor(np.array(array))
 
 
 @pytest.fixture(params=CASES)
 def case(request):
-    """A function of a tensor and a mask, and one of a mask that gives the oracle's sources."""
+    """Return a function of a tensor and a mask, and one from a mask to the source positions."""
     name, arguments, named = CASES[request.param]
     described = {key: value for key, value in named.items() if key != "ragged"}
 
@@ -44,12 +45,12 @@ def case(request):
 
 
 def cubed(function, mask, weight):
-    """A function of `x` whose gradient depends on `x` by way of the permutation."""
+    """Return a loss whose gradient depends on `x` through the permutation."""
     return lambda x: (function(x, mask) ** 3 * weight).sum()
 
 
-@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
-def test_values_gradients_and_second_derivatives_are_the_oracles(case, mask):
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
+def test_first_and_second_derivatives_match_oracle(case, mask):
     import torch
 
     function, sources = case
@@ -58,10 +59,10 @@ def test_values_gradients_and_second_derivatives_are_the_oracles(case, mask):
     loss = cubed(function, mask, tensor(weight).float())
     (gradient,) = torch.autograd.grad(loss(x), x, create_graph=True)
     (second,) = torch.autograd.grad(gradient, x, tensor(direction))
-    # Exact: where nothing is summed, float32 rounds as the same products do in NumPy.
-    arrived = oracle.values(X, sources(mask))
+    # Exact: nothing is summed, and the same products round equally.
+    permuted = oracle.values(X, sources(mask))
     outer = tensor(oracle.values(direction, sources(mask)) * 1.0)
-    leaf = tensor(arrived).requires_grad_()
+    leaf = tensor(permuted).requires_grad_()
     plain = (leaf**3 * tensor(weight).float()).sum()
     (first,) = torch.autograd.grad(plain, leaf, create_graph=True)
     (curved,) = torch.autograd.grad(first, leaf, outer)
@@ -71,8 +72,8 @@ def test_values_gradients_and_second_derivatives_are_the_oracles(case, mask):
     np.testing.assert_array_equal(to_numpy(second), expected)
 
 
-@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
-def test_function_transforms_are_served(case, mask):
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
+def test_torch_func_transforms(case, mask):
     import torch
 
     function, sources = case
@@ -86,16 +87,16 @@ def test_function_transforms_are_served(case, mask):
 
     many = torch.stack([x, x.flip(1), -x], dim=1)
     mapped = torch.func.vmap(lambda x: function(x, mask), in_dims=1)(many)
-    for ours, one in zip(mapped, many.unbind(1), strict=True):
-        np.testing.assert_array_equal(to_numpy(ours), to_numpy(function(one, mask)))
+    for result, one in zip(mapped, many.unbind(1), strict=True):
+        np.testing.assert_array_equal(to_numpy(result), to_numpy(function(one, mask)))
     gradients = torch.func.vmap(torch.func.grad(cubed(function, mask, weight)), in_dims=1)(many)
     np.testing.assert_array_equal(to_numpy(gradients[0]), expected)
 
 
-# PyTorch's own compiler warns of what PyTorch deprecates.
+# torch.compile uses deprecated PyTorch APIs.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
-def test_compiled_calls_are_the_oracle(case, mask):
+@pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
+def test_compiled_values_and_gradients_match_oracle(case, mask):
     import torch
 
     function, sources = case
@@ -111,13 +112,13 @@ def test_compiled_calls_are_the_oracle(case, mask):
 
 
 @pytest.mark.parametrize("case_", CASES)
-def test_masks_and_short_groups_are_not_left_to_the_reference(case_):
+def test_masks_and_ragged_groups_avoid_reference(case_):
     name, arguments, named = CASES[case_]
     explained = ops.explain(name, X, *arguments, mask=MASK, **named)
     assert explained.chosen != "reference"
 
 
-def test_results_are_no_aliases():
+def test_results_do_not_alias_inputs():
     import torch
 
     x = tensor(X)
@@ -133,7 +134,7 @@ def test_results_are_no_aliases():
         np.testing.assert_array_equal(to_numpy(x), X)
 
 
-def test_tables_fit_into_their_bytes():
+def test_cache_stays_within_its_limit():
     import torch
 
     from keras_permix.ops.backend.torch.shift import Cache
@@ -150,7 +151,7 @@ def test_tables_fit_into_their_bytes():
     assert made == [400, 500, 300, 2000, 500]
 
 
-def test_tensors_without_data_are_served_and_leave_nothing_behind():
+def test_fake_tensors_are_not_cached():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     steps = (0, 1, 2, 3, 4, 7)
@@ -165,7 +166,7 @@ def test_tensors_without_data_are_served_and_leave_nothing_behind():
     np.testing.assert_array_equal(to_numpy(result), oracle.values(X, oracle.csp(X, steps, 2)))
 
 
-def test_exported_programs_take_any_number_of_tokens():
+def test_export_with_dynamic_length():
     import torch
 
     class Mixer(torch.nn.Module):

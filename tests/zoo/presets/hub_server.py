@@ -1,4 +1,4 @@
-"""The hubs' web addresses on this machine, for what their own packages send to them."""
+"""Serve the APIs of Hugging Face and Kaggle locally, for their Python packages."""
 
 import base64
 import contextlib
@@ -13,27 +13,27 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """A model on Hugging Face and Kaggle at once, and what it was asked.
+    """A model on Hugging Face and Kaggle, with a log of the requests.
 
     Args:
-        files: Their contents by name; `None` where there is no such model.
+        files: Dict of file contents by name, or `None` if the model does not exist.
     """
 
     def __init__(self, files=None):
         self.files = files
-        self.refusal = None  # a status in place of each answer
+        self.refusal = None  # status code of all responses, if set
         self.asked = []  # method and path of each request
-        self.fetched = []  # names of the files that were sent
-        self.blobs = {}  # what Kaggle was sent, by its token
+        self.fetched = []  # names of the files sent
+        self.blobs = {}  # files uploaded to Kaggle, by token
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
-    """Answers for `self.server.hub`."""
+class HubHandler(http.server.BaseHTTPRequestHandler):
+    """Handle requests to `self.server.hub`."""
 
     protocol_version = "HTTP/1.1"
 
-    def answer(self):
-        """Read a request, and answer what its address is for."""
+    def respond(self):
+        """Read a request, and call the function for its address."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         address, hub = unquote(urlsplit(self.path).path), self.server.hub
         hub.asked.append(f"{self.command} {address}")
@@ -44,7 +44,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
                 return function(self, hub, body, *found.groups())
         return self.send(dict(error="no such address", message="no such address"), 404)
 
-    do_GET = do_HEAD = do_POST = do_PUT = answer
+    do_GET = do_HEAD = do_POST = do_PUT = respond
 
     def send(self, content, status=200, **headers):
         """Send bytes, or an object as JSON."""
@@ -60,7 +60,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def send_file(self, name):
-        """Send a file, if there is one."""
+        """Send a file, or status 404 if it does not exist."""
         hub = self.server.hub
         if hub.files is None or name not in hub.files:
             code = "RepoNotFound" if hub.files is None else "EntryNotFound"
@@ -71,19 +71,19 @@ class Answers(http.server.BaseHTTPRequestHandler):
         return self.send(hub.files[name], ETag=f'"{tag}"', X_Repo_Commit=COMMIT)
 
     def log_message(self, *args):
-        """Say nothing."""
+        """Log nothing."""
 
 
-def repository(answers, hub, body):
+def repository(handler, hub, body):
     if hub.files is None:
-        return answers.send({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
+        return handler.send({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
     sizes = {name: len(content) for name, content in hub.files.items()}
     siblings = [dict(rfilename=name, size=size) for name, size in sizes.items()]
-    return answers.send(dict(id="me/model", sha=COMMIT, siblings=siblings, private=False, tags=[]))
+    return handler.send(dict(id="me/model", sha=COMMIT, siblings=siblings, private=False, tags=[]))
 
 
-def tree(answers, hub, body):
-    answers.send(
+def tree(handler, hub, body):
+    handler.send(
         [
             dict(type="file", path=name, size=len(content), oid=hashlib.sha1(content).hexdigest())
             for name, content in hub.files.items()
@@ -91,63 +91,63 @@ def tree(answers, hub, body):
     )
 
 
-def create_repository(answers, hub, body):
+def create_repository(handler, hub, body):
     hub.files = hub.files or {}
-    answers.send(dict(url="https://huggingface.co/me/model", name="me/model"))
+    handler.send(dict(url="https://huggingface.co/me/model", name="me/model"))
 
 
-def ways_to_upload(answers, hub, body):
+def upload_modes(handler, hub, body):
     names = [file["path"] for file in json.loads(body)["files"]]
-    ways = [dict(path=name, uploadMode="regular", shouldIgnore=False) for name in names]
-    answers.send(dict(files=ways))
+    modes = [dict(path=name, uploadMode="regular", shouldIgnore=False) for name in names]
+    handler.send(dict(files=modes))
 
 
-def commit(answers, hub, body):
+def commit(handler, hub, body):
     for line in map(json.loads, body.splitlines()):
         if line["key"] == "file":
             hub.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-    answers.send(dict(commitUrl="https://huggingface.co/me/model/commit/1", commitOid=COMMIT))
+    handler.send(dict(commitUrl="https://huggingface.co/me/model/commit/1", commitOid=COMMIT))
 
 
-def kaggle_model(answers, hub, body):
+def kaggle_model(handler, hub, body):
     status = 404 if hub.files is None else 200
-    answers.send(dict(versionNumber=7, code=status, message="no such model"), status)
+    handler.send(dict(versionNumber=7, code=status, message="no such model"), status)
 
 
-def kaggle_file(answers, hub, body):
+def kaggle_file(handler, hub, body):
     assert json.loads(body)["versionNumber"] == 7
-    answers.send_file(json.loads(body)["path"])
+    handler.send_file(json.loads(body)["path"])
 
 
-def kaggle_start(answers, hub, body):
+def kaggle_start(handler, hub, body):
     token = json.loads(body)["name"]
-    url = f"http://{answers.headers['Host']}/blobs/{token}"
-    answers.send(dict(token=token, createUrl=url))
+    url = f"http://{handler.headers['Host']}/blobs/{token}"
+    handler.send(dict(token=token, createUrl=url))
 
 
-def kaggle_blob(answers, hub, body, token):
+def kaggle_blob(handler, hub, body, token):
     hub.blobs[token] = body
-    answers.send({})
+    handler.send({})
 
 
-def kaggle_create(answers, hub, body):
-    answers.send({})
+def kaggle_create(handler, hub, body):
+    handler.send({})
 
 
-def kaggle_instance(answers, hub, body):
+def kaggle_instance(handler, hub, body):
     tokens = [file["token"] for file in json.loads(body)["body"]["files"]]
     hub.files = {token: hub.blobs[token] for token in tokens}
-    answers.send({})
+    handler.send({})
 
 
-# What an address, as a whole, is for.
+# Functions by the pattern of the address.
 KAGGLE = "/api/v1/models.ModelApiService"
 ADDRESSES = {
     r"/api/models/me/model(?:/revision/\w+)?": repository,
     r"/api/models/me/model/tree/\w+": tree,
-    r"/me/model/resolve/\w+/(.+)": lambda answers, hub, body, name: answers.send_file(name),
+    r"/me/model/resolve/\w+/(.+)": lambda handler, hub, body, name: handler.send_file(name),
     r"/api/repos/create": create_repository,
-    r"/api/models/me/model/preupload/main": ways_to_upload,
+    r"/api/models/me/model/preupload/main": upload_modes,
     r"/api/models/me/model/commit/main": commit,
     rf"{KAGGLE}/GetModel(?:Instance)?": kaggle_model,
     rf"{KAGGLE}/DownloadModelInstanceVersion": kaggle_file,
@@ -160,8 +160,8 @@ ADDRESSES = {
 
 @contextlib.contextmanager
 def serving(hub):
-    """Give the address of a server for `hub`."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+    """Run a server for `hub`, and yield its address."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), HubHandler) as server:
         server.hub, server.closing = hub, threading.Event()
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

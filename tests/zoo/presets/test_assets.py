@@ -1,4 +1,4 @@
-"""Presets with files in sub-folders, such as a tokenizer's vocabulary."""
+"""Test presets with files in subfolders, such as a tokenizer's vocabulary."""
 
 import hashlib
 import os
@@ -36,7 +36,7 @@ def preset(original, tmp_path):
     return shutil.copytree(original, tmp_path / "preset")
 
 
-def test_saved_and_listed(preset):
+def test_assets_are_saved_and_listed(preset):
     files = zoo.preset_info(preset).files
     assert (preset / NAME).read_bytes() == CONTENT == files.content(NAME)
     assert files.metadata["files"][NAME] == {
@@ -48,13 +48,13 @@ def test_saved_and_listed(preset):
     assert zoo.CSPViT.from_preset(preset).output_shape == (None, 3)
 
 
-def test_saving_again_replaces_them(preset):
+def test_saving_again_removes_old_assets(preset):
     tiny().save_to_preset(preset)
     assert not (preset / "assets").exists()
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate"])
-def test_damaged(preset, damage):
+def test_damaged_asset_raises(preset, damage):
     content = CONTENT[:-1] if damage == "truncate" else CONTENT[:-1] + b"]"
     (preset / NAME).write_bytes(content)
     with pytest.raises(ValueError, match=f"`{preset}/{NAME}` must (hold|have)"):
@@ -62,7 +62,7 @@ def test_damaged(preset, damage):
 
 
 @pytest.mark.parametrize("part", ["assets", "assets/tokenizer", NAME])
-def test_links_that_lead_out(preset, tmp_path, part):
+def test_link_outside_folder_raises(preset, tmp_path, part):
     shutil.move(preset / part, tmp_path / "outside")
     (preset / part).symlink_to(tmp_path / "outside")
     with pytest.raises(ValueError, match="must lie inside its folder. Received: .*assets"):
@@ -73,7 +73,7 @@ def test_links_that_lead_out(preset, tmp_path, part):
     "name",
     ["assets/../x", "assets//x", "/assets/x", "assets/", "assets/.x", "assets\\x", "a/./b", "a/ b"],
 )
-def test_names_that_leave_the_folder(preset, tmp_path, name):
+def test_name_outside_folder_raises(preset, tmp_path, name):
     with pytest.raises(ValueError, match="may only name files inside its folder.* Received: "):
         with_assets({name: b""}).save_to_preset(tmp_path / "other")
     assert not (tmp_path / "other").exists()
@@ -82,7 +82,7 @@ def test_names_that_leave_the_folder(preset, tmp_path, name):
         zoo.CSPViT.from_preset(preset)
 
 
-def test_names_that_are_taken(preset, tmp_path):
+def test_conflicting_names_raise(preset, tmp_path):
     with pytest.raises(ValueError, match="may not replace config.json"):
         with_assets({"config.json": b""}).save_to_preset(tmp_path / "other")
     for names in (["assets/a", "assets/a/b"], ["config.json/a"]):
@@ -106,7 +106,7 @@ def test_archive(preset, tmp_path):
     files.verify()
 
 
-def test_archive_inflates_no_more_than_is_listed(preset, tmp_path):
+def test_archive_inflates_at_most_listed_size(preset, tmp_path):
     with open(preset / NAME, "ab") as file:
         file.truncate(2**26)
     archive = zipped(preset, tmp_path / "archive.zip")
@@ -116,11 +116,11 @@ def test_archive_inflates_no_more_than_is_listed(preset, tmp_path):
         unpack(archive)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 2**25  # of which metadata may take half
+    assert peak < 2**25  # metadata may take half of it
     assert not (tmp_path / "archive" / NAME).exists()
 
 
-def test_damaged_archive(preset, tmp_path):
+def test_damaged_archive_raises(preset, tmp_path):
     content = bytearray(zipped(preset, tmp_path / "archive.zip").read_bytes())
     content[60:400] = bytes(340)
     (tmp_path / "archive.zip").write_bytes(content)

@@ -1,4 +1,4 @@
-"""Presets loaded with another head, size, dtype or without weights."""
+"""Test presets loaded with overrides: head, image size, dtype and fresh weights."""
 
 import keras
 import numpy as np
@@ -20,9 +20,9 @@ def preset(tmp_path_factory):
 
 
 def resized_grid(rows, size, new_size):
-    """Rows of a square grid, resized by Keys' cubic interpolation between pixel centers.
+    """Resize the rows of a square grid by Keys' cubic interpolation between pixel centers.
 
-    Antialiased: where the grid shrinks, the kernel is as many times as wide.
+    When the grid shrinks, the kernel is widened by the same factor for antialiasing.
     """
     scale = size / new_size
     centers = (np.arange(new_size) + 0.5) * scale - 0.5
@@ -39,7 +39,7 @@ def resized_grid(rows, size, new_size):
 @pytest.mark.parametrize(
     "name", [name for name in TINY if "num_classes" in arguments(zoo.MODELS[name])]
 )
-def test_a_new_head_is_all_that_is_new(name, tmp_path):
+def test_num_classes_changes_only_the_head(name, tmp_path):
     tiny(name).save_to_preset(tmp_path / "preset")
     before = weights(zoo.MODELS[name].from_preset(tmp_path / "preset"))
     model = zoo.MODELS[name].from_preset(tmp_path / "preset", num_classes=5)
@@ -80,25 +80,25 @@ def test_new_image_size(preset, side):
 
 @pytest.mark.once
 @pytest.mark.parametrize(("side", "least"), [(24, 0.65), (40, 0.65), (48, 0.65), (64, 0.38)])
-def test_what_was_learned_holds_at_another_size_of_image(side, least):
-    """Of the 400 images some 70 % or more stay right, at 64 pixels, twice their own, some 44.
+def test_accuracy_at_other_image_sizes(side, least):
+    """Accuracy on 400 images is at least about 70 %, and about 44 % at 64 pixels.
 
-    With the steps of 32 pixels 20 to 30 do.
+    With the unscaled steps of 32 pixels, it is 20 to 30 %.
     """
     images, classes, _ = load_sheet(ROOT / "examples/images/cifar10_test.png")
     model = zoo.CSPViT.from_preset("cifar10_small", image_size=side)
-    right = model.predict(images, batch_size=100, verbose=0).argmax(-1) == classes
-    assert right.mean() > least
+    correct = model.predict(images, batch_size=100, verbose=0).argmax(-1) == classes
+    assert correct.mean() > least
 
 
 def steps_of(model):
     return [list(model.get_layer(f"block_{i}").mixer._steps) for i in range(2)]
 
 
-def test_new_image_size_keeps_the_moves_of_the_mixers(preset, tmp_path):
-    """On 4 x 4 patches the 8 linear steps are 0, 2, …: two columns, then a row, …"""
+def test_new_image_size_scales_steps_of_mixers(preset, tmp_path):
+    """On 4 x 4 patches, the 8 linear steps are 0, 2, 4, …: two columns, one row, …"""
     model = zoo.CSPViT.from_preset(preset, image_size=16)
-    steps = [0, 4, 16, 20, 32, -20, -16, -4]  # of the moves 0, 2, 4, 6, 8, -6, -4 and -2
+    steps = [0, 4, 16, 20, 32, -20, -16, -4]  # from 0, 2, 4, 6, 8, -6, -4 and -2
     assert steps_of(model) == [[step % 64 for step in steps]] * 2
     model.save_to_preset(tmp_path / "resized")
     again = zoo.CSPViT.from_preset(tmp_path / "resized")
@@ -111,12 +111,12 @@ def test_new_image_size_keeps_the_moves_of_the_mixers(preset, tmp_path):
     assert fresh.get_layer("block_1").mixer.shift == "linear"
 
 
-# Steps over 4 x 4 pixels, and the same moves over 8 x 8: a column, a row, both, two rows, …
+# Steps on 4 x 4 pixels, and the same moves on 8 x 8: a column, a row, both, two rows, …
 MOVES = {0: 0, 1: 2, 4: 16, -4: -16, 5: 18, -1: -2, 3: 14, 8: 32}
 DELAYS = {1: 2, 2: 4, 3: 14, 4: 16, 5: 18, 8: 32, 12: 48, 15: 62}
 GIVEN = dict(name="csp", shift=[*MOVES], ragged=True)
-LINEAR = [0, 4, 16, 20, 32, -20, -16, -4]  # of 16 tokens, as above
-AFTER_A_CLASS_TOKEN = [0, 14, 20, -32, -18, -4, 2, 16]  # of 17: 0, 3, 6, -8, -5, -2, 1, 4
+LINEAR = [0, 4, 16, 20, 32, -20, -16, -4]  # for 16 tokens, as above
+WITH_CLASS_TOKEN = [0, 14, 20, -32, -18, -4, 2, 16]  # for 17 tokens: 0, 3, 6, -8, -5, -2, 1, 4
 PIXELS = [
     ("MEGA", dict(inner_dim=8, mixer=GIVEN), 64, MOVES.values()),
     ("MEGA", dict(inner_dim=8, mixer=["relu2", "csp"]), 64, LINEAR),
@@ -124,7 +124,7 @@ PIXELS = [
     ("LRATransformer", dict(mixer=GIVEN), 65, MOVES.values()),
     (
         "LRATransformer", dict(hidden_dim=4, inner_dim=8, mixer="circular_shift"), 65,
-        AFTER_A_CLASS_TOKEN,
+        WITH_CLASS_TOKEN,
     ),
     (
         "LRATransformer", dict(mixer=dict(name="causal_csp", delays=[*DELAYS]), pooling="mean"), 99,
@@ -134,7 +134,7 @@ PIXELS = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "tokens", "steps"), PIXELS)
-def test_new_image_size_keeps_the_moves_over_pixels(name, arguments, tokens, steps, tmp_path):
+def test_new_image_size_scales_steps_on_pixels(name, arguments, tokens, steps, tmp_path):
     sizes = dict(vocabulary_size=256, image_size=4)
     chunks = dict(chunk_size=None) if name == "MEGA" else {}
     tiny(name, **sizes, **chunks, **arguments).save_to_preset(tmp_path / "preset")
@@ -148,8 +148,8 @@ def test_new_image_size_keeps_the_moves_over_pixels(name, arguments, tokens, ste
     assert fresh.get_config()["steps_image_size"] is None
 
 
-def test_one_preset_stands_twice_in_a_model(preset, tmp_path):
-    """As members of an ensemble do, on one input; and it is named as one likes."""
+def test_one_preset_used_several_times_in_a_model(preset, tmp_path):
+    """Loaded models have unique names in an ensemble, and `name` overrides them."""
     models = [zoo.CSPViT.from_preset(preset, **name) for name in ({}, {}, {"name": "third"})]
     images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
     inputs = keras.Input((8, 8, 3))
@@ -206,8 +206,8 @@ def test_arguments_without_weights(preset):
 
 
 @pytest.mark.once
-def test_arrays_say_what_lists_say(tmp_path):
-    """Of files nothing else comes back, and what is the same as there changes nothing."""
+def test_array_arguments_match_lists(tmp_path):
+    """Loaded files contain lists, and an array equal to a stored list is not a change."""
     steps = np.arange(8)
     mixers = [{"name": "csp", "shift": by * steps} for by in (1, 2)]
     model = tiny(mixer=mixers)
@@ -241,6 +241,6 @@ def test_arrays_say_what_lists_say(tmp_path):
         ({"image_size": 9}, r"`patch_size` must divide `image_size`"),
     ],
 )  # fmt: skip
-def test_changes_that_no_weights_fit(preset, overrides, message):
+def test_overrides_incompatible_with_weights_raise(preset, overrides, message):
     with pytest.raises(ValueError, match=message):
         zoo.CSPViT.from_preset(preset, **overrides)

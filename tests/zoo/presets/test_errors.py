@@ -1,4 +1,4 @@
-"""Damaged, wrong and dangerous presets: each is one clear error, and nothing of them runs."""
+"""Test that damaged, wrong and malicious presets raise clear errors and run no code."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ def refuses(preset, error, message, cls=zoo.CSPViT, **kwargs):
         cls.from_preset(preset, **kwargs)
 
 
-def test_unknown_name():
+def test_unknown_name_raises():
     refuses("tset", ValueError, "`preset` must be a name .*Did you mean cspvit/test.*'tset'")
     refuses("cspvit", ValueError, r"mean cspvit/\w+ or .* or cspvit/\w+\?", cls=ZooModel)
     refuses("dogs_vs_cats", ValueError, "Another class has it: slicevit/dogs_vs_cats")
@@ -39,13 +39,13 @@ def test_unknown_name():
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", ""], ids=["long", "null", "empty"])
 @pytest.mark.parametrize("cls", [zoo.CSPViT, ZooModel])
-def test_names_of_no_folder(name, cls):
+def test_invalid_name_raises(name, cls):
     message = "`preset` must be a name .* Received: " + re.escape(repr(name))
     refuses(name, ValueError, message, cls=cls)
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "preprocessor.json"])
-def test_corrupt_file(preset, name):
+def test_corrupt_file_raises(preset, name):
     content = bytearray((preset / name).read_bytes())
     content[len(content) // 2] ^= 1
     (preset / name).write_bytes(content)
@@ -53,31 +53,31 @@ def test_corrupt_file(preset, name):
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "task.json"])
-def test_truncated_file(preset, name):
+def test_truncated_file_raises(preset, name):
     size = (preset / name).stat().st_size
     os.truncate(preset / name, size - 10)
     message = f"{name}` must hold {size:,} bytes; it is truncated.* Received: {size - 10:,} bytes"
     refuses(preset, ValueError, message)
 
 
-def test_truncated_metadata(preset):
+def test_truncated_metadata_raises(preset):
     os.truncate(preset / "metadata.json", 100)
     refuses(preset, ValueError, "metadata.json` must be a JSON file; it is truncated or corrupt")
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "preprocessor.json"])
-def test_missing_file(preset, name):
+def test_missing_file_raises(preset, name):
     (preset / name).unlink()
     refuses(preset, FileNotFoundError, f"must hold `{name}` .* Received: a folder without .*{name}")
 
 
-def test_weights_may_be_missing_where_they_are_not_wanted(preset):
+def test_load_weights_false_does_not_require_weights(preset):
     (preset / "model.weights.h5").unlink()
     model = zoo.CSPViT.from_preset(preset, load_weights=False)
     assert model.output_shape == (None, 3)
 
 
-def test_missing_metadata(preset):
+def test_missing_metadata_raises(preset):
     (preset / "metadata.json").unlink()
     refuses(preset, FileNotFoundError, r"must hold `metadata.json`.* Received: .*config.json")
     run = preset.parent
@@ -86,7 +86,7 @@ def test_missing_metadata(preset):
     refuses(run, FileNotFoundError, f"there is one in {preset}")
 
 
-def test_wrong_class(preset):
+def test_wrong_class_raises(preset):
     message = r"loads presets of ViT. For a preset of CSPViT, use `CSPViT.from_preset`"
     refuses(preset, ValueError, message, cls=zoo.ViT)
     refuses("cspvit/test", ValueError, message, cls=zoo.ViT)
@@ -96,7 +96,7 @@ def test_wrong_class(preset):
 @pytest.mark.parametrize(
     "name", ["../preset/config.json", "/etc/passwd", "a/../b", "..", "C:\\x", "..\\x", "", ".x"]
 )
-def test_paths_that_leave_the_folder(preset, name):
+def test_path_outside_folder_raises(preset, name):
     def change(metadata):
         metadata["files"][name] = metadata["files"]["config.json"]
 
@@ -104,7 +104,7 @@ def test_paths_that_leave_the_folder(preset, name):
     refuses(preset, ValueError, "may only name files inside its folder.* Received: ")
 
 
-def test_link_that_leaves_the_folder(preset, tmp_path):
+def test_link_outside_folder_raises(preset, tmp_path):
     shutil.move(preset / "model.weights.h5", tmp_path / "outside.h5")
     (preset / "model.weights.h5").symlink_to(tmp_path / "outside.h5")
     refuses(preset, ValueError, "must lie inside its folder. Received: .*a link to .*outside.h5")
@@ -119,7 +119,7 @@ def test_link_that_leaves_the_folder(preset, tmp_path):
         {"config": None},
     ],
 )
-def test_configuration_of_a_foreign_class(preset, change):
+def test_configuration_of_foreign_class_raises(preset, change):
     edit_json(preset / "config.json", lambda config: config.update(change))
     list_anew(preset, "config.json")
     refuses(preset, ValueError, "must be of a class of keras_permix.zoo .*Received: ")
@@ -137,14 +137,14 @@ def test_configuration_of_a_foreign_class(preset, change):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("key", ["dtype", "mixer", "mean"])
-def test_configuration_with_a_foreign_object(preset, spy, key):
+def test_configuration_with_foreign_object_raises(preset, spy, key):
     value = {"dtype": spy, "mixer": {"name": "csp", "dtype": spy}, "mean": [spy]}[key]
     edit_json(preset / "config.json", lambda config: config["config"].update({key: value}))
     list_anew(preset, "config.json")
     refuses(preset, ValueError, "may name only objects that are Keras' dtype policies. Received: ")
 
 
-def test_configuration_of_a_newer_version(preset):
+def test_configuration_of_newer_version_raises(preset):
     edit_json(preset / "config.json", lambda config: config["config"].update(turbo=True))
     list_anew(preset, "config.json")
     refuses(preset, ValueError, r"newer keras_permix. Received: .*\['turbo'\]")
@@ -160,17 +160,17 @@ def test_configuration_of_a_newer_version(preset):
         (lambda m: m["files"].update({"config.json": None}), r"bytes \(an integer\)"),
     ],
 )  # fmt: skip
-def test_metadata_that_says_too_little(preset, change, message):
+def test_incomplete_metadata_raises(preset, change, message):
     edit_json(preset / "metadata.json", change)
     refuses(preset, ValueError, message + ".* Received: ")
 
 
-def test_metadata_that_is_no_object(preset):
+def test_metadata_list_raises(preset):
     (preset / "metadata.json").write_text("[]")
     refuses(preset, ValueError, "must hold a JSON object. Received: a list")
 
 
-def test_unwritable_target(tmp_path):
+def test_unwritable_target_raises(tmp_path):
     (tmp_path / "file").write_text("in the way")
     for target in (tmp_path / "file", tmp_path / "file" / "preset"):
         with pytest.raises(OSError, match="`folder` must be a writable folder.*file"):
@@ -178,14 +178,14 @@ def test_unwritable_target(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_folder_with_other_files(tmp_path):
+def test_folder_with_other_files_raises(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(ValueError, match=r"`folder` must be new, empty, .*\['thesis.tex'\]"):
         tiny().save_to_preset(tmp_path)
     assert (tmp_path / "thesis.tex").is_file()
 
 
-def test_failed_save_keeps_the_old_preset(preset, monkeypatch):
+def test_failed_save_keeps_old_preset(preset, monkeypatch):
     before = json.loads((preset / "metadata.json").read_text())
 
     def full_disk(*args):
@@ -207,13 +207,13 @@ def test_failed_save_keeps_the_old_preset(preset, monkeypatch):
         ({"urls": {"a.h5": "https://x"}}, r"`urls` may hold .* Received: \['a.h5'\]"),
     ],
 )  # fmt: skip
-def test_wrong_arguments_of_save(tmp_path, kwargs, message):
+def test_invalid_save_arguments_raise(tmp_path, kwargs, message):
     with pytest.raises(ValueError, match=message):
         tiny().save_to_preset(tmp_path / "preset", **kwargs)
     assert not list(tmp_path.iterdir())
 
 
-def test_weights_too_large_for_float16(tmp_path):
+def test_weights_too_large_for_float16_raise(tmp_path):
     model = tiny()
     model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
     with pytest.raises(ValueError, match="must hold every weight. Received: float16 .*1000000"):
@@ -221,21 +221,21 @@ def test_weights_too_large_for_float16(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_model_of_another_class(tmp_path):
+def test_saving_user_subclass_raises(tmp_path):
     class Mine(zoo.CSPViT):
-        """A user's own."""
+        """A user's subclass."""
 
     model = Mine(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=1, mlp_dim=8)
     with pytest.raises(ValueError, match="A preset must be of a class of keras_permix.zoo.*Mine"):
         model.save_to_preset(tmp_path / "preset")
 
 
-def test_a_preset_is_named():
+def test_preset_none_raises():
     with pytest.raises(ValueError, match="`preset` must be a name, a folder or a handle.*: None"):
         zoo.CSPViT.from_preset(None)
 
 
-def test_an_asset_has_a_limit(preset):
+def test_oversized_asset_raises(preset):
     def grow(metadata):
         metadata["files"]["config.json"]["bytes"] = 2**26 + 1
 
@@ -244,7 +244,7 @@ def test_an_asset_has_a_limit(preset):
 
 
 @pytest.mark.parametrize(("layers", "parameters"), [(10**9, None), (10**9, 10**9 + 1)])
-def test_more_layers_than_weights_are_never_built(preset, layers, parameters):
+def test_more_layers_than_parameters_raise(preset, layers, parameters):
     edit_json(preset / "config.json", lambda spec: spec["config"].update(num_layers=layers))
     list_anew(preset, "config.json")
     if parameters:
@@ -252,7 +252,7 @@ def test_more_layers_than_weights_are_never_built(preset, layers, parameters):
     refuses(preset, ValueError, "must give a `parameter_count` .*Received: .*1,000,000,000 layers")
 
 
-def test_weights_that_overflow_in_the_dtype_of_the_model(tmp_path):
+def test_weights_overflowing_model_dtype_raise(tmp_path):
     model = tiny()
     model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
     model.save_to_preset(tmp_path / "preset")

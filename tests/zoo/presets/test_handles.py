@@ -1,4 +1,4 @@
-"""Presets from the web, with a server on this machine standing for it."""
+"""Test presets from URLs, with a local server."""
 
 import functools
 import hashlib
@@ -24,15 +24,15 @@ from tests.zoo.models import edit_json, logits, tiny
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder without a word."""
+    """Serve a folder without logging."""
 
     def log_message(self, *args):
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def web(tmp_path, monkeypatch):
-    """`(folder, address)` of a server; Keras' cache is fresh."""
+    """Serve a preset with an empty Keras cache, and yield `(folder, address)`."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     check = fetch._check_address
@@ -54,7 +54,7 @@ def web(tmp_path, monkeypatch):
 
 @pytest.fixture
 def closed_port():
-    """A port of this machine that refuses connections."""
+    """Yield a local port that refuses connections."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         yield holder.getsockname()[1]
@@ -74,7 +74,7 @@ def test_url_of_metadata(web):
 
 
 @pytest.mark.parametrize("root", ["", "preset/"])
-def test_url_of_an_archive(web, root):
+def test_url_of_archive(web, root):
     folder, address = web
     with zipfile.ZipFile(folder / "model.zip", "w") as archive:
         for path in folder.glob("*.*"):
@@ -86,7 +86,7 @@ def test_url_of_an_archive(web, root):
     assert not list(folder.parent.rglob("escaped.txt"))
 
 
-def test_an_archive_is_unpacked_once(web, monkeypatch):
+def test_archive_is_unpacked_once(web, monkeypatch):
     folder, address = web
     with zipfile.ZipFile(folder / "model.zip", "w") as archive:
         for path in folder.glob("*.*"):
@@ -110,7 +110,7 @@ def test_an_archive_is_unpacked_once(web, monkeypatch):
     assert written == ["model.weights.h5", "metadata.json"]
 
 
-def test_what_a_killed_download_left_is_swept(web, tmp_path):
+def test_leftovers_of_killed_download_are_removed(web, tmp_path):
     folder, address = web
     digest = sha256(folder / "metadata.json")
     cache = tmp_path / "cache/keras_permix" / digest[:16]
@@ -140,7 +140,7 @@ def test_damaged_archive(web, tmp_path, kind, damage):
     if damage == "cut":
         del content[100:]
     elif damage == "zeros":
-        content[43:200] = bytes(157)  # After a header of 30 bytes and the name.
+        content[43:200] = bytes(157)  # after a header of 30 bytes and the name
     else:
         content[60] ^= 255
     (tmp_path / "model.zip").write_bytes(content)
@@ -149,7 +149,7 @@ def test_damaged_archive(web, tmp_path, kind, damage):
         unpack(tmp_path / "model.zip")
 
 
-def test_file_with_a_url(web, tmp_path):
+def test_file_with_url(web, tmp_path):
     folder, address = web
     preset = tmp_path / "preset"
     shutil.copytree(folder, preset)
@@ -162,7 +162,7 @@ def test_file_with_a_url(web, tmp_path):
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
 
 
-def test_weights_that_the_wheel_leaves_out_are_fetched_by_name(web, tmp_path, monkeypatch):
+def test_weights_missing_from_wheel_are_downloaded(web, tmp_path, monkeypatch):
     folder, address = web
     monkeypatch.setattr(find, "weights_folders", lambda: (tmp_path / "weights",))
     shutil.copytree(folder, tmp_path / "weights/cspvit/mine")
@@ -176,7 +176,7 @@ def test_weights_that_the_wheel_leaves_out_are_fetched_by_name(web, tmp_path, mo
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset("mine")), logits(tiny()))
 
 
-def test_url_that_gives_another_file(web, tmp_path):
+def test_url_with_wrong_content_raises(web, tmp_path):
     folder, address = web
     preset = tmp_path / "preset"
     shutil.copytree(folder, preset)
@@ -194,7 +194,7 @@ def test_url_that_gives_another_file(web, tmp_path):
             zoo.CSPViT.from_preset(preset)
 
 
-def test_no_network(web, closed_port, tmp_path):
+def test_no_network_raises(web, closed_port, tmp_path):
     folder, _ = web
     preset = tmp_path / "preset"
     shutil.copytree(folder, preset)
@@ -221,7 +221,7 @@ PRIVATE = ("localhost", "127.0.0.1", "10.0.0.7", "192.168.1.1", "169.254.169.254
 
 
 @pytest.mark.parametrize("host", PRIVATE)
-def test_a_preset_names_no_address_of_this_network(tmp_path, host):
+def test_private_network_address_raises(tmp_path, host):
     tiny().save_to_preset(tmp_path / "preset")
     (tmp_path / "preset" / "model.weights.h5").unlink()
     set_url(tmp_path / "preset", f"https://{host}/model.weights.h5")
@@ -242,16 +242,16 @@ def test_public_hosts():
         f"gs://bucket/metadata#sha256={'0' * 64}",
     ],
 )
-def test_handles_of_another_form(handle):
+def test_malformed_handle_raises(handle):
     with pytest.raises(ValueError, match="The handle of a preset must be one of hf://"):
         zoo.CSPViT.from_preset(handle)
 
 
 class Endless(http.server.BaseHTTPRequestHandler):
-    """Sends bytes for ever, at `/slow` few, at `/silent` none, and leads from `/away` elsewhere."""
+    """Send bytes endlessly, few at `/slow`, none at `/silent`, or redirect at `/away`."""
 
     def do_GET(self):
-        """Answer a request."""
+        """Handle a request."""
         if self.path == "/away":
             self.send_response(302)
             self.send_header("Location", "http://example.org/model.weights.h5")
@@ -259,7 +259,7 @@ class Endless(http.server.BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.end_headers()
-        until = time.monotonic() + 20  # A client that waits for the end is told to be wrong.
+        until = time.monotonic() + 20  # so that a client without limits fails
         while self.path != "/silent" and time.monotonic() < until:
             try:
                 self.wfile.write(bytes(1 if self.path == "/slow" else 2**16))
@@ -271,12 +271,12 @@ class Endless(http.server.BaseHTTPRequestHandler):
             self.server.closing.wait(30)
 
     def log_message(self, *args):
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def endless(web):
-    """Address of a server that does not behave."""
+    """Yield the address of an `Endless` server."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
         server.closing = threading.Event()
         thread = threading.Thread(target=server.serve_forever)
@@ -305,7 +305,7 @@ def test_download_stops_at_the_listed_size(web, endless):
     ("server", "timeout", "reason"),
     [("silent", 0.3, "timed out"), ("slow", 1.0, "no more than [0-9]+ bytes")],
 )
-def test_download_that_takes_too_long(web, endless, monkeypatch, server, timeout, reason):
+def test_slow_download_times_out(web, endless, monkeypatch, server, timeout, reason):
     folder, _ = web
     (folder / "model.weights.h5").unlink()
     set_url(folder, f"{endless}/{server}")
@@ -315,7 +315,7 @@ def test_download_that_takes_too_long(web, endless, monkeypatch, server, timeout
     assert not [path for path in (folder.parent / "cache").rglob("*") if path.is_file()]
 
 
-def test_what_is_fetched_is_never_in_memory_as_a_whole(web):
+def test_download_is_streamed_to_disk(web):
     folder, address = web
     (folder / "large.zip").write_bytes(bytes(2**24))
     digest = sha256(folder / "large.zip")
@@ -328,7 +328,7 @@ def test_what_is_fetched_is_never_in_memory_as_a_whole(web):
     assert sha256(path) == digest
 
 
-def test_download_that_leads_away(web, endless):
+def test_redirect_to_http_raises(web, endless):
     folder, _ = web
     (folder / "model.weights.h5").unlink()
     set_url(folder, f"{endless}/away")
@@ -336,7 +336,7 @@ def test_download_that_leads_away(web, endless):
         zoo.CSPViT.from_preset(folder)
 
 
-def test_cache_that_cannot_be_written(web, tmp_path, monkeypatch):
+def test_unwritable_cache_raises(web, tmp_path, monkeypatch):
     folder, address = web
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "file"))
@@ -345,7 +345,7 @@ def test_cache_that_cannot_be_written(web, tmp_path, monkeypatch):
         zoo.CSPViT.from_preset(handle)
 
 
-def test_files_in_sub_folders(web):
+def test_files_in_subfolders(web):
     folder, address = web
     model = tiny()
     model.assets = lambda: {"assets/tokenizer/vocab.json": b"{}"}
@@ -357,6 +357,6 @@ def test_files_in_sub_folders(web):
 
 
 def set_url(preset, url):
-    """Say in a preset's metadata where its weights can be fetched."""
+    """Set the URL of the weights in the metadata of a preset."""
     edit_json(preset / "metadata.json", lambda m: m["files"]["model.weights.h5"].update(url=url))
     assert json.loads((preset / "metadata.json").read_text())["files"]["model.weights.h5"]["url"]

@@ -1,4 +1,4 @@
-"""Presets from the hubs and back, by their own packages, with a server here for their network."""
+"""Test downloads from and uploads to hubs, with their packages and a local server."""
 
 import importlib.util
 import json
@@ -18,11 +18,11 @@ HF, KAGGLE = PACKAGES
 
 @pytest.fixture(params=PACKAGES)
 def handle(request):
-    """A handle of each hub whose package is installed."""
-    return needing(request.param)
+    """Return a handle of each hub. Skip hubs without an installed package."""
+    return require_package(request.param)
 
 
-def needing(handle):
+def require_package(handle):
     if not importlib.util.find_spec(PACKAGES[handle]):
         pytest.skip(f"not installed: {PACKAGES[handle]}")
     return handle
@@ -30,11 +30,11 @@ def needing(handle):
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    """A hub with our model, whom the packages take for theirs; what they keep is of this test."""
+    """Serve a model to the packages of the hubs, with temporary caches."""
     tiny().save_to_preset(tmp_path / "preset")
     files = {path.name: path.read_bytes() for path in (tmp_path / "preset").iterdir()}
     hub = Hub(files)
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between attempts
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # do not wait between attempts
     with serving(hub) as address:
         variables = dict(
             HF_ENDPOINT=address, HF_HOME=str(tmp_path / "hf"), HF_TOKEN="hf_mine",
@@ -45,18 +45,18 @@ def hub(tmp_path, monkeypatch):
         )  # fmt: skip
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        before = forget()
+        before = unload_huggingface_hub()
         if importlib.util.find_spec("kagglesdk"):
             from kagglesdk import kaggle_env
 
             monkeypatch.setitem(kaggle_env._env_to_endpoint, kaggle_env.KaggleEnv.LOCAL, address)
         yield hub
-        forget()
+        unload_huggingface_hub()
         sys.modules.update(before)
 
 
-def forget():
-    """Have the package read its settings anew when it is imported next; return its modules."""
+def unload_huggingface_hub():
+    """Unload huggingface_hub, so that it reads its settings again. Returns its modules."""
     names = [name for name in sys.modules if name.partition(".")[0] == "huggingface_hub"]
     return {name: sys.modules.pop(name) for name in names}
 
@@ -67,10 +67,10 @@ def test_download(hub, handle):
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), expected)
     assert sorted(hub.fetched) == listed
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), expected)
-    assert sorted(hub.fetched) == listed  # once
+    assert sorted(hub.fetched) == listed  # not downloaded again
 
 
-def test_upload_and_back(hub, handle):
+def test_upload_round_trip(hub, handle):
     hub.files = None
     tiny().upload_preset(handle, license="CC0")
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(handle)), logits(tiny()))
@@ -78,7 +78,7 @@ def test_upload_and_back(hub, handle):
 
 
 @pytest.mark.parametrize("status", [401, 500])
-def test_refusals(hub, handle, status):
+def test_http_errors_raise(hub, handle, status):
     hub.refusal = status
     with pytest.raises(ConnectionError, match=f"`{handle}` could not be downloaded"):
         zoo.CSPViT.from_preset(handle)
@@ -86,13 +86,13 @@ def test_refusals(hub, handle, status):
         tiny().upload_preset(handle)
 
 
-def test_a_model_that_there_is_not(hub, handle):
+def test_missing_model_raises(hub, handle):
     hub.files = None
     with pytest.raises(ConnectionError, match=f"(?s)`{handle}` could not be downloaded.*404"):
         zoo.CSPViT.from_preset(handle)
 
 
-def test_a_file_that_is_another(hub, handle):
+def test_corrupt_file_raises(hub, handle):
     weights = bytearray(hub.files["model.weights.h5"])
     weights[-1] ^= 1
     hub.files["model.weights.h5"] = bytes(weights)
@@ -100,32 +100,31 @@ def test_a_file_that_is_another(hub, handle):
         zoo.CSPViT.from_preset(handle)
 
 
-def test_a_file_of_another_size_is_not_fetched(hub):
+def test_file_of_wrong_size_is_not_downloaded(hub):
     hub.files["model.weights.h5"] += bytes(2**20)
     with pytest.raises(ValueError, match=r"`model.weights.h5` must hold .* It was not downloaded."):
-        zoo.CSPViT.from_preset(needing(HF))
+        zoo.CSPViT.from_preset(require_package(HF))
     assert hub.fetched == ["metadata.json"]
 
 
-def test_what_was_fetched_serves_without_a_connection(hub):
-    hub.files[".gitattributes"] = b"of the hub"  # which is not fetched
-    zoo.CSPViT.from_preset(needing(HF))
+def test_cached_preset_loads_offline(hub):
+    hub.files[".gitattributes"] = b"of the hub"  # not downloaded
+    zoo.CSPViT.from_preset(require_package(HF))
     hub.refusal = 503
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(HF)), logits(tiny()))
 
 
-def test_files_that_lie_elsewhere(hub):
-    """A file with a URL of its own is not asked of Kaggle, which does not have it."""
+def test_file_with_url_is_not_requested_from_kaggle(hub):
     metadata = json.loads(hub.files["metadata.json"])
-    del metadata["files"]["config.json"]["url"]  # which may be left out
+    del metadata["files"]["config.json"]["url"]  # optional
     metadata["files"]["model.weights.h5"]["url"] = "https://198.51.100.1:9/model.weights.h5"
     hub.files["metadata.json"] = json.dumps(metadata).encode()
     with pytest.raises(ValueError, match="network.*:9/model"):
-        zoo.CSPViT.from_preset(needing(KAGGLE))
+        zoo.CSPViT.from_preset(require_package(KAGGLE))
 
 
 @pytest.mark.parametrize("handle", PACKAGES)
-def test_a_package_that_is_not_installed(handle, monkeypatch):
+def test_missing_package_raises(handle, monkeypatch):
     monkeypatch.setitem(sys.modules, PACKAGES[handle], None)
     message = (
         rf'{handle}.* requires the package {PACKAGES[handle]}: pip install "keras_permix\[hub\]"'
@@ -137,6 +136,6 @@ def test_a_package_that_is_not_installed(handle, monkeypatch):
 
 
 @pytest.mark.parametrize("handle", ["hf://model", "kaggle://me/model", "https://example.org/m"])
-def test_upload_elsewhere(handle):
+def test_upload_to_invalid_handle_raises(handle):
     with pytest.raises(ValueError, match="`handle` must be one of hf://USER/MODEL, kaggle://"):
         tiny().upload_preset(handle)

@@ -1,4 +1,4 @@
-"""Presets whose files are as listed, and still not what the package can load."""
+"""Test loading presets: invalid contents with correct checksums, and overrides."""
 
 import contextlib
 import io
@@ -34,7 +34,7 @@ def preset(original, tmp_path):
     return shutil.copytree(original, tmp_path / "preset")
 
 
-def test_jax_draws_no_weights_that_a_file_brings(preset, monkeypatch):
+def test_jax_skips_initialization_of_loaded_weights(preset, monkeypatch):
     draw, drawn = keras.initializers.VarianceScaling.__call__, []
 
     def watched(self, *args, **kwargs):
@@ -65,14 +65,14 @@ def refuses(preset, message, **kwargs):
 
 
 def edit_weights(preset, change):
-    """Apply `change` to the HDF5 file of a preset, and list it as it is then."""
+    """Apply `change` to the HDF5 file of a preset, and update its checksum."""
     with h5py.File(preset / WEIGHTS, "r+") as file:
         change(file)
     list_anew(preset, WEIGHTS)
 
 
 def put(name, **dataset):
-    """A change that puts an array, described as for h5py, where there may be one."""
+    """Return a change that creates or replaces an HDF5 dataset."""
 
     def change(file):
         file.pop(name, None)
@@ -82,7 +82,7 @@ def put(name, **dataset):
 
 
 def damaged(content):
-    """Files with a cut, some other bytes, or noise over a stretch: 165 of them."""
+    """Yield at least 165 damaged files: truncated, with changed bytes or with noise."""
     rng = np.random.default_rng(0)
     for cut in range(0, len(content), len(content) // 55):
         yield content[:cut]
@@ -95,7 +95,7 @@ def damaged(content):
         yield content[:start] + rng.bytes(64) + content[start + 64 :]
 
 
-def test_damaged_weights():
+def test_damaged_weights_raise_or_load():
     model, outcomes = tiny(), []
     for content in damaged(pack_weights(weights_content(tiny()))):
         try:
@@ -110,7 +110,7 @@ def test_damaged_weights():
     assert all(np.isfinite(value).all() for value in weights(model).values())
 
 
-def test_damaged_weights_that_are_listed(preset):
+def test_damaged_weights_with_correct_checksum_raise(preset):
     content = (preset / WEIGHTS).read_bytes()
     (preset / WEIGHTS).write_bytes(content[:100] + bytes(800) + content[900:])
     list_anew(preset, WEIGHTS)
@@ -141,15 +141,15 @@ NOT_FINITE = "`layers/dense/vars/1`, which is not finite"
     ],
     ids=[
         "path", "same shape", "optimizer", "missing", "shape", "kind", "text", "nan", "inf", "huge",
-        "long", "a large chunk",
+        "long", "large chunk",
     ],
 )  # fmt: skip
-def test_weights_of_another_model(preset, change, received):
+def test_mismatched_weights_raise(preset, change, received):
     edit_weights(preset, change)
     refuses(preset, f"`{preset}/{WEIGHTS}` must .* Received: .*{received}")
 
 
-def test_weights_elsewhere(preset, tmp_path):
+def test_external_and_virtual_weights_raise(preset, tmp_path):
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other["bias"] = np.zeros(3, "float32")
 
@@ -170,7 +170,7 @@ def test_weights_elsewhere(preset, tmp_path):
     refuses(preset, "`layers/dense/vars/1`, float32, which is not a plain array")
 
 
-def test_bfloat16_weights_that_are_not_finite():
+def test_nonfinite_bfloat16_weights_raise():
     model = tiny(dtype="bfloat16")
     file = io.BytesIO(weights_content(model))
     with h5py.File(file, "r+") as opened:
@@ -181,7 +181,7 @@ def test_bfloat16_weights_that_are_not_finite():
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"load_weights": False}, {"num_classes": 5}])
-def test_parameter_count_of_another_model(preset, kwargs):
+def test_wrong_parameter_count_raises(preset, kwargs):
     count = tiny().count_params()
     edit_json(preset / "metadata.json", lambda m: m.update(parameter_count=count + 1))
     message = (
@@ -191,7 +191,7 @@ def test_parameter_count_of_another_model(preset, kwargs):
 
 
 @pytest.mark.parametrize("count", [None, 1e3, "1187", True])
-def test_parameter_count_that_is_none(preset, count):
+def test_invalid_parameter_count_raises(preset, count):
     edit_json(preset / "metadata.json", lambda m: m.update(parameter_count=count))
     refuses(preset, f"`parameter_count`, an integer. Received: {count!r}")
 
@@ -214,7 +214,7 @@ def test_parameter_count_that_is_none(preset, count):
         ({"dtype": {"config": {}}}, ""),
     ],
 )
-def test_configuration_that_builds_no_model(preset, change, message):
+def test_invalid_configuration_raises(preset, change, message):
     edit_json(preset / "config.json", lambda config: config["config"].update(change))
     list_anew(preset, "config.json")
     refuses(
@@ -229,14 +229,14 @@ def test_configuration_that_builds_no_model(preset, change, message):
         (lambda c: c.update(mixer={"x": 1}), {"mixer": {"shift": "unit"}}, "`mixer` must be one"),
     ],
 )
-def test_changes_of_a_configuration_that_says_too_little(preset, change, overrides, message):
+def test_overrides_of_incomplete_configuration_raise(preset, change, overrides, message):
     edit_json(preset / "config.json", lambda config: change(config["config"]))
     list_anew(preset, "config.json")
     refuses(preset, f"{message}.* Received: ", **overrides)
 
 
 @pytest.mark.parametrize("probe", [{"seed": 0}, [], 3])
-def test_a_probe_that_says_too_little(preset, probe):
+def test_incomplete_probe_raises(preset, probe):
     edit_json(preset / "metadata.json", lambda metadata: metadata.update(probe=probe))
     with pytest.raises(ValueError, match="must hold seed, batch, outputs, atol. .*outputs, atol$"):
         verify_probe(preset)
@@ -244,7 +244,7 @@ def test_a_probe_that_says_too_little(preset, probe):
 
 @pytest.mark.parametrize("name", [["CSPViT"], {"CSPViT": 1}, 3, None])
 @pytest.mark.parametrize("key", ["class_name", "module", "registered_name"])
-def test_names_that_are_no_strings(preset, key, name):
+def test_nonstring_class_name_raises(preset, key, name):
     edit_json(preset / "config.json", lambda config: config.update({key: name}))
     list_anew(preset, "config.json")
     refuses(preset, "must be of a class of keras_permix.zoo .*Received: ")
@@ -252,7 +252,7 @@ def test_names_that_are_no_strings(preset, key, name):
 
 @pytest.mark.parametrize("depth", [65, 900, 100_000])
 @pytest.mark.parametrize("name", ["config.json", "metadata.json"])
-def test_deep_json(preset, name, depth):
+def test_deeply_nested_json_raises(preset, name, depth):
     text = json.dumps(json.loads((preset / name).read_text("utf-8")))
     deep = '{"mixer": ' * depth + "1" + "}" * depth
     (preset / name).write_text(f'{text[:-1]}, "deep": {deep}}}', encoding="utf-8")
@@ -267,19 +267,19 @@ def test_json_is_strict(preset, number):
     refuses(preset, f"metadata.json` must be a JSON file.* Received: {number}, which JSON")
 
 
-def test_metadata_without_end(preset):
+def test_oversized_metadata_raises(preset):
     with open(preset / "metadata.json", "ab") as file:
         file.truncate(2**24 + 1)
     refuses(preset, "metadata.json` must hold no more than 16,777,216 bytes")
 
 
-def test_metadata_that_leads_out(preset, tmp_path):
+def test_metadata_link_outside_folder_raises(preset, tmp_path):
     shutil.move(preset / "metadata.json", tmp_path / "outside.json")
     (preset / "metadata.json").symlink_to(tmp_path / "outside.json")
     refuses(preset, "must lie inside its folder. Received: .*a link to .*outside.json")
 
 
-def test_damaged_weights_warn_of_nothing(preset):
+def test_damaged_weights_raise_without_warning(preset):
     edit_weights(preset, lambda file: file.pop(f"{HEAD}/1"))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -296,9 +296,7 @@ def test_damaged_weights_warn_of_nothing(preset):
         ("slice_sort", {"name": "slice_sort"}, True),
     ],
 )
-def test_a_mixer_keeps_the_arguments_that_its_weights_were_trained_with(
-    given, expected, warned, tmp_path
-):
+def test_mixer_override_keeps_trained_arguments(given, expected, warned, tmp_path):
     tiny("ViT", mixer={"name": "csp", "shift": "linear_code"}).save_to_preset(tmp_path / "p")
     message = "were trained with.* Received: mixer=.* for .'name': 'csp', 'shift': 'linear_code'"
     with pytest.warns(UserWarning, match=message) if warned else contextlib.nullcontext():
@@ -307,17 +305,17 @@ def test_a_mixer_keeps_the_arguments_that_its_weights_were_trained_with(
 
 
 @pytest.mark.once
-def test_arguments_that_the_weights_were_not_trained_with_are_told(original):
+def test_override_of_trained_argument_warns(original):
     with pytest.warns(UserWarning, match=r"Received: pooling='max' for 'mean'$"):
         zoo.CSPViT.from_preset(original, pooling="max", num_classes=7, dropout=0.5)
     with pytest.warns(UserWarning, match=r"Received: std=\(1, 1, 1\) for "):
         zoo.CSPViT.from_preset(original, std=(1, 1, 1))
     zoo.CSPViT.from_preset(original, pooling="max", load_weights=False)
-    zoo.CSPViT.from_preset(original, std=(0.5, 0.5, 0.5), steps_image_size=8)  # as it is
+    zoo.CSPViT.from_preset(original, std=(0.5, 0.5, 0.5), steps_image_size=8)  # unchanged
 
 
 @pytest.mark.once
-def test_dropout_in_a_list_of_mixers_changes_no_meaning(tmp_path):
+def test_dropout_override_in_mixer_list_does_not_warn(tmp_path):
     mixers = ["csp", {"name": "attention", "num_heads": 2}]
     tiny("ViT", mixer=mixers).save_to_preset(tmp_path / "p")
     dropped = ["csp", {"name": "attention", "num_heads": 2, "dropout": 0.5}]
@@ -326,13 +324,13 @@ def test_dropout_in_a_list_of_mixers_changes_no_meaning(tmp_path):
         zoo.ViT.from_preset(tmp_path / "p", mixer=["slice_sort", mixers[1]])
 
 
-def test_no_trained_block_is_left_out(original):
+def test_override_with_fewer_layers_raises(original):
     refuses(original, r"num_layers': 1.*with which block_1 would be left out", num_layers=1)
     fresh = zoo.CSPViT.from_preset(original, num_layers=1, load_weights=False)
     assert fresh.get_config()["num_layers"] == 1
 
 
-def test_names_of_classes_imply_their_number():
+def test_labels_imply_num_classes():
     model = zoo.CSPViT.from_preset("test", labels=[*"abcde"])
     assert model.output_shape == (None, 5) and model.labels == tuple("abcde")
     with pytest.raises(ValueError, match="labels"):

@@ -1,4 +1,4 @@
-"""Presets: what is written, and what comes back from it."""
+"""Test presets: files, round trips, metadata and listing."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ TRAINED = [
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_trained_preset_answers_as_when_it_was_published(name):
+def test_a_trained_preset_matches_its_probe(name):
     error, atol = verify_probe(name)
     assert error <= atol <= 1e-4
 
@@ -86,7 +86,7 @@ def test_metadata(tmp_path):
     assert sorted(config) == ["class_name", "config", "module", "registered_name"]
 
 
-def test_saving_again_replaces(tmp_path):
+def test_saving_again_replaces_preset(tmp_path):
     tiny().save_to_preset(tmp_path / "preset")
     model = tiny(num_classes=4)
     model.save_to_preset(tmp_path / "preset")
@@ -96,7 +96,7 @@ def test_saving_again_replaces(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["preset"]
 
 
-def test_a_probe_is_verified_with_the_preset_opened_once(tmp_path, monkeypatch):
+def test_verify_probe_opens_preset_once(tmp_path, monkeypatch):
     tiny().save_to_preset(tmp_path / "preset")
     opened = []
 
@@ -147,7 +147,7 @@ def test_listing():
     assert info.parameters == zoo.CSPViT.from_preset("test").count_params()
 
 
-def test_a_name_with_a_recipe_alone():
+def test_preset_without_weights():
     info = zoo.preset_info("cspvit/imagenet")
     if info.has_weights:
         pytest.skip("cspvit/imagenet has weights by now")
@@ -161,7 +161,7 @@ def test_a_name_with_a_recipe_alone():
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """`weights/` of an installed package."""
+    """Return the `weights/` folder of a simulated installation."""
     path = tmp_path / "keras_permix" / "recipes" / "find.py"
     monkeypatch.setattr(find, "__file__", str(path))
     return tmp_path / "keras_permix" / "weights"
@@ -175,7 +175,7 @@ def test_presets_of_an_installed_package(installed):
     assert "vit/elsewhere" in zoo.list_presets()
 
 
-def test_preset_in_the_folder_of_another_class(installed):
+def test_preset_in_folder_of_another_class_raises(installed):
     tiny("ViT").save_to_preset(installed / "cspvit" / "lost")
     with pytest.raises(ValueError, match="loads presets of CSPViT. For a preset of ViT"):
         zoo.CSPViT.from_preset("lost")

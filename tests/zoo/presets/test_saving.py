@@ -1,4 +1,4 @@
-"""Saving a preset: what is refused, and what survives a kill or a full disk."""
+"""Test saving presets: errors, killed processes and full disks."""
 
 import re
 import signal
@@ -12,7 +12,7 @@ from keras_permix import zoo
 from tests.harness.processes import environment
 from tests.zoo.models import logits, tiny
 
-# Saves with the limit of each size on what a file may hold, and says what came of it.
+# Save under each limit of the file size, and print the outcome.
 FULL_DISK = """
 import resource, sys
 from keras_permix import zoo
@@ -28,7 +28,7 @@ for size in sys.argv[2:]:
         print(type(error).__name__, error, flush=True)
 """
 
-# Saves, and dies of the rename of a folder of the given number.
+# Save, and kill the process at the given call of `os.rename`.
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -36,13 +36,13 @@ from tests.zoo.models import tiny
 
 rename, calls = os.rename, []
 
-def deadly(*args):
+def rename_or_kill(*args):
     calls.append(args)
     if len(calls) == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
     rename(*args)
 
-os.rename = deadly
+os.rename = rename_or_kill
 tiny(num_classes=4).save_to_preset(sys.argv[1])
 """
 
@@ -62,7 +62,7 @@ def listing(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_full_disk(preset):
+def test_full_disk_keeps_old_preset(preset):
     sizes = [0, 1, 100, 500, 700, 1000, *range(2000, 28000, 3000)]
     done = run(FULL_DISK, preset, *sizes)
     assert done.returncode == 0, done.stderr
@@ -78,7 +78,7 @@ def test_full_disk(preset):
 
 
 @pytest.mark.parametrize("rename", [1, 2])
-def test_a_save_recovers_from_one_that_was_killed(preset, rename):
+def test_save_after_killed_save(preset, rename):
     done = run(KILLED, preset, rename)
     assert done.returncode == -signal.SIGKILL, done.stderr
     tiny().save_to_preset(preset)
@@ -87,7 +87,7 @@ def test_a_save_recovers_from_one_that_was_killed(preset, rename):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_weights_that_are_not_finite(preset, value):
+def test_nonfinite_weights_raise(preset, value):
     model = tiny()
     weight = model.get_layer("block_1").mlp_in.bias
     weight.assign([1.0, value] + [0.0] * 6)
@@ -96,7 +96,7 @@ def test_weights_that_are_not_finite(preset, value):
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset)), logits(tiny()))
 
 
-def test_bfloat16_weights_that_are_not_finite(tmp_path):
+def test_nonfinite_bfloat16_weights_raise(tmp_path):
     model = tiny(dtype="bfloat16")
     model.get_layer("head").bias.assign([0.0, np.nan, 0.0])
     with pytest.raises(ValueError, match="must be finite.* `head/bias` with nan"):
@@ -113,14 +113,14 @@ def test_metadata_is_strict_json(preset):
     assert zoo.preset_info(preset).scores == {"a": 0.5}
 
 
-def test_parameter_count_is_of_the_stored_model(tmp_path):
+def test_parameter_count_excludes_merged_lora(tmp_path):
     model = tiny()
     model.get_layer("block_0").mlp_in.enable_lora(2)
     model.save_to_preset(tmp_path / "preset")
     assert zoo.preset_info(tmp_path / "preset").parameters == tiny().count_params()
 
 
-def test_links_stay_links(preset, tmp_path):
+def test_saving_to_symlink_keeps_symlink(preset, tmp_path):
     (tmp_path / "link").symlink_to("preset")
     model = tiny(num_classes=4)
     model.save_to_preset(tmp_path / "link")
@@ -136,7 +136,7 @@ def test_links_stay_links(preset, tmp_path):
         ("notes.txt", "notes.txt"),
     ],
 )
-def test_files_of_the_user_stay(tmp_path, path, named):
+def test_user_files_are_kept(tmp_path, path, named):
     path = tmp_path / "preset" / path
     path.parent.mkdir(parents=True)
     path.write_text("years of work", encoding="utf-8")
@@ -145,7 +145,7 @@ def test_files_of_the_user_stay(tmp_path, path, named):
     assert path.read_text(encoding="utf-8") == "years of work"
 
 
-def test_empty_folder_of_the_user_stays(tmp_path):
+def test_empty_user_folder_is_kept(tmp_path):
     (tmp_path / "preset" / "config.json").mkdir(parents=True)
     with pytest.raises(ValueError, match=r"`folder` must be new, empty, .*\['config.json'\]"):
         tiny().save_to_preset(tmp_path / "preset")
@@ -165,7 +165,7 @@ labels = ["K\\u00e4se", "\\uc21c\\uc5f4", "c"]
 tiny().save_to_preset(sys.argv[1], labels=labels)
 assert zoo.preset_info(sys.argv[1]).metadata["labels"] == labels
 recipe = Path(sys.argv[2] + ".toml")
-values = {**runs.VALUES, "data": {"name": "cifar10"}}  # as it is called, and not what it is
+values = {**runs.VALUES, "data": {"name": "cifar10"}}  # the images are generated
 recipe.write_text(runs.as_toml(values), encoding="utf-8")
 data.load_images = lambda name, data_dir=None: runs.make_images()
 for _ in range(2):
