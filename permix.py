@@ -1,4 +1,4 @@
-"""Start the `permix` command without Keras, which a verb imports if it needs it."""
+"""Start the `permix` command without Keras; the verbs that need Keras import it."""
 
 import importlib.util
 import sys

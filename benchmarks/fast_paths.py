@@ -67,7 +67,7 @@ def instead(file, **functions):
 
 @contextlib.contextmanager
 def freed_memory_returned():
-    """Return large blocks to the system, as glibc does by default after some were freed."""
+    """Let glibc return large freed blocks to the system, as it does by default."""
     libc = ctypes.CDLL(None)
     for option, value in ((-4, 65536), (-3, 32 << 20), (-1, 64 << 20)):
         libc.mallopt(option, value)
@@ -129,6 +129,7 @@ def torch_paths():
         "tables kept": (lambda: patch.object(
             shift.TABLES, "get", lambda make, *arguments: make(*arguments)
         ), VITS[:1] + MASKED),
+        "pairs as bits": (lambda: instead("pairs", exporting=lambda: True), ("CSPViT", MASKED[0])),
         "masks by NumPy": (lambda: instead("packing", at_hand=lambda x: False), MASKED),
         "EMA by chunks": (lambda: without("damped_ema:chunked"), ("CSPMEGA",)),
         "max exchange": (lambda: without("max_exchange"), ("max exchange",)),
@@ -154,7 +155,7 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--paths", nargs="+", help="measure only these")
+    parser.add_argument("--paths", nargs="+", help="measure only these paths")
     arguments = parser.parse_args()
     keep_freed_memory()
     memory = {"freed memory kept": (freed_memory_returned, ("CSPViT", "CSP, texts", "CSPMEGA"))}

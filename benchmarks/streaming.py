@@ -5,7 +5,7 @@
 Each mixer is trained on IMDB with the same recipe, and scored in bits per byte. Then it generates
 64 bytes after contexts of several lengths. Attention generates with a cache of keys and values
 ("attention"), and with a whole forward pass per byte ("attention, recomputed"), as
-`keras.layers.MultiHeadAttention` does without further code. The state has the size that it has
+`keras.layers.MultiHeadAttention` does without further code. The size of the state is measured
 after the context. Times are the shortest of the rounds, which alternate between the mixers.
 """
 

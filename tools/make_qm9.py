@@ -4,8 +4,8 @@
     python tools/make_qm9.py qm9pack-1.0.3-py3-none-any.whl --out DATA
 
 The wheel (104 MB, MIT) holds the 130,831 molecules of QM9 that pass its authors' check of
-consistency, in three tables. Their geometries and frequencies are left out here. Numbers stay as
-they are written there. DATA is a folder for `KERAS_PERMIX_DATA`, or `--data-dir`.
+consistency, in three tables. The script omits geometries and frequencies, and copies numbers
+unchanged. Set `KERAS_PERMIX_DATA` or `--data-dir` to DATA.
 
 Source: Ramakrishnan et al., "Quantum chemistry structures and properties of 134 kilo molecules",
 2014.
@@ -33,7 +33,7 @@ COLUMNS = {"Index": "index", "SMILES": "smiles", "N_atoms": "n_atoms"} | {
 
 
 def lines_of(wheel):
-    """The lines of the table: its header, then a molecule each."""
+    """Yield the lines of the table: its header, then one line per molecule."""
     yield ",".join(COLUMNS.values())
     with zipfile.ZipFile(wheel) as files:
         for table in TABLES:
@@ -45,7 +45,7 @@ def lines_of(wheel):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path, help="qm9pack-1.0.3-py3-none-any.whl")
-    parser.add_argument("--out", type=Path, default=Path(), help="folder (default: this one)")
+    parser.add_argument("--out", type=Path, default=Path(), help="folder (default: current)")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     made = arguments.out / "qm9.csv.xz"

@@ -17,7 +17,7 @@ TEXTS = dict(vocabulary_size=257, max_sequence_length=24, num_classes=3, hidden_
 MEGA = dict(**TEXTS, inner_dim=16, shared_dim=4, ema_dim=2)
 VIT = dict(**IMAGES, mlp_dim=16, keep_unused_params=True)
 GRAPHS = dict(targets=3, hidden_dim=4, num_layers=2, num_heads=2, mlp_dim=8)
-# class -> arguments of a tiny model of it
+# class -> arguments of its tiny model
 MODELS = {
     "ButterflyMixer": IMAGES,
     "ButterflyViT": dict(**IMAGES, num_heads=2, mlp_dim=16),
@@ -52,7 +52,7 @@ MODELS = {
 for name in sys.argv[1:] or MODELS:
     keras.utils.set_random_seed(0)
     model = zoo.MODELS[name](**MODELS[name], name="test")
-    # Fresh biases and positions are nearly zero, and would hide where they are not loaded.
+    # New biases and positions are nearly zero, which would hide that they are not loaded.
     for weight in model.weights:
         weight.assign(weight + 0.1)
     model.save_to_preset(

@@ -1,11 +1,11 @@
-"""Check and measure the kernels on a GPU that is at hand for a few minutes.
+"""Check and measure the kernels on a GPU that is available for a few minutes.
 
     python tools/on_gpu.py --out FOLDER --minutes 9
     python tools/on_gpu.py --out FOLDER --dry-run     # every step at its smallest, on a CPU
 
-Steps run in separate processes, each within a limit; a step that fails does not stop the next.
-The checks share the GPU and run at once; the measurements after them have it to themselves. FOLDER
-receives a log for each step and the CSV files of `permix bench`. A table of results comes last.
+Steps run in separate processes, each with a time limit; a failed step does not stop the next. The
+checks run concurrently and share the GPU. Then the measurements run one at a time. FOLDER receives
+a log for each step and the CSV files of `permix bench`. A table of results is printed at the end.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = ("-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider")
 BENCH = ("-m", "permix", "bench")
-# The line of a log that tells how a step ended.
+# Matches the line of a log that reports how a step ended.
 RESULT = re.compile(r"^.*(?:\d passed|\d failed|\d skipped|\d rows,|GB/s|Error).*$", re.MULTILINE)
 
 
@@ -30,7 +30,7 @@ FAILED = re.compile(r"^(exit|stopped|skipped)|no result|failed|Error")
 
 
 class Step(NamedTuple):
-    """A command of Python on one backend, and what takes its place on a CPU."""
+    """Hold a Python command on one backend, and its replacement on a CPU."""
 
     name: str
     backend: str
@@ -95,7 +95,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for logs and CSV files")
     parser.add_argument("--minutes", type=float, default=9, help="time for all steps")
-    parser.add_argument("--only", nargs="+", default=[""], help="parts of the names of steps")
+    parser.add_argument("--only", nargs="+", default=[""], help="parts of names of steps to run")
     parser.add_argument("--dry-run", action="store_true", help="run the smallest steps on a CPU")
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -118,7 +118,7 @@ def main(arguments):
 
 
 def run(steps, options, deadline):
-    """Run steps at once. Returns the name, seconds and result of each."""
+    """Run steps concurrently. Return the name, seconds and result of each."""
     if time.monotonic() > deadline:
         return [(step.name, 0, "skipped: no time is left") for step in steps]
     running = [(step, *start(step, options)) for step in steps]
@@ -139,7 +139,7 @@ def run(steps, options, deadline):
 
 
 def start(step, options):
-    """A process that writes a log, and the log."""
+    """Start a step. Return its process and the path of its log."""
     if not importlib.util.find_spec(step.backend):
         return None, None
     file_name = re.sub(r"\W+", "_", step.name)
@@ -147,7 +147,7 @@ def start(step, options):
     if tuple(command[: len(BENCH)]) == BENCH:
         command += ["--out", str(options.out.resolve() / f"{file_name}.csv")]
     environment = {
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # what runs at once shares the memory
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # concurrent processes share the memory
         **os.environ,
         "KERAS_BACKEND": step.backend,
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
@@ -165,7 +165,7 @@ def start(step, options):
 
 
 def wait(process, limit):
-    """Wait, interrupt after `limit` seconds so that pytest sums up, and kill what goes on."""
+    """Wait; after `limit` seconds, interrupt for pytest's summary, then kill the process."""
     for number, seconds in ((signal.SIGINT, limit), (signal.SIGKILL, 8), (None, None)):
         try:
             process.wait(seconds)
@@ -178,7 +178,7 @@ def wait(process, limit):
 
 
 def probe():
-    """Print what the machine is, its bandwidth of copies, and its rate of bfloat16 products."""
+    """Print the machine, its bandwidth of copies, and its rate of bfloat16 products."""
     import keras
 
     from keras_permix.bench.timing import medians, runners, seconds

@@ -1,8 +1,8 @@
-"""Put a finished run into the repository: preset to `weights/`, card, log and curves to `zoo/`.
+"""Publish a finished run: copy the preset to `weights/`, and card, log and curves to `zoo/`.
 
     python tools/publish.py runs/cspvit/cifar10_small
 
-The preset's name is that of the run. All of it is put there, or nothing.
+The preset gets the name of the run. Either all files are copied, or none.
 """
 
 import os
@@ -17,19 +17,19 @@ from keras_permix.zoo import preset_info
 
 ROOT = Path(__file__).resolve().parents[1]
 STORY = ("README.md", "log.csv", "curves.png")
-PREFIX = ".publish"  # of the folder to work in
-BEGUN = "begun"  # its file that says, once all is copied, which preset's folders are exchanged
+PREFIX = ".publish"  # of the temporary folder
+BEGUN = "begun"  # file with the name of the preset, written once all files are copied
 
 
 def publish(run, root=ROOT):
-    """Copy what a run made into the repository `root`.
+    """Copy the results of a run into the repository `root`.
 
     Args:
         run: Folder of a finished run.
         root: The repository.
 
     Returns:
-        The two folders that it now lies in.
+        The two folders of the published preset.
 
     Raises:
         ValueError: for a smoke run, a recipe outside the repository, or a damaged preset.
@@ -63,7 +63,7 @@ def publish(run, root=ROOT):
 
 
 def moves_of(folder, name, root):
-    """For preset and story: where the new one is made, where it belongs, and the old one waits."""
+    """Return (new, final, backup) paths of the preset, and of its card, log and curves."""
     homes = (root / "weights" / name, root / "zoo" / name)
     news = (folder / "preset", folder / "story")
     return [
@@ -73,7 +73,7 @@ def moves_of(folder, name, root):
 
 
 def recover(root):
-    """Undo a publishing that was killed before its last step, and remove what any has left."""
+    """Undo a publication that was killed before its last step, and remove temporary folders."""
     for folder in root.glob(f"{PREFIX}*"):
         if (folder / BEGUN).is_file():
             moves = moves_of(folder, (folder / BEGUN).read_text(encoding="utf-8"), root)
@@ -83,7 +83,7 @@ def recover(root):
 
 
 def put_back(moves):
-    """Leave all as it was, each step so that a kill after it is no loss."""
+    """Restore the old folders; nothing is lost if the process is killed after any step."""
     for new, home, kept in moves:
         if not new.exists():
             os.rename(home, new)

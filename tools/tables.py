@@ -1,9 +1,9 @@
-"""Write the tables of the pages from the presets in `weights/` and measurements in `benchmarks/`.
+"""Write the tables of the pages from presets in `weights/` and measurements in `benchmarks/`.
 
     python tools/tables.py            # rewrite them
     python tools/tables.py --check    # fail if they are out of date
 
-A table stands between `<!-- NAME -->` and `<!-- end NAME -->`, in one of the `PAGES`.
+A table is between `<!-- NAME -->` and `<!-- end NAME -->` on one of the `PAGES`.
 """
 
 import csv
@@ -77,7 +77,7 @@ FACTS = {
 }  # fmt: skip
 NAMES = {"ButterflyBlock": "`ButterflyBlock` around attention"}
 # By preset on the README: its task, its attention baseline, and the case of `permix bench models`
-# that measures this very model.
+# that measures the same model.
 PRETRAINED = {
     "cspvit/cifar10_small": ("CIFAR-10, top-1", "vit/cifar10_small", ("cifar10_small", "CSPViT")),
     "slicevit/cifar10_small": (
@@ -98,7 +98,7 @@ PRETRAINED = {
 
 
 def summary():
-    """One row per mixer: its cost and properties, and its speed relative to attention."""
+    """Yield a row per mixer: its cost and properties, and its speed relative to attention."""
     facts = ("cost in N tokens", "parameters", "causal", "depends on content", "paper")
     yield ("mixer", *facts, *BACKENDS)
     measured = [
@@ -111,7 +111,7 @@ def summary():
 
 
 def pretrained():
-    """One row per preset of `PRETRAINED`: parameters, scores and the ratio of training steps."""
+    """Yield a row per preset of `PRETRAINED`: parameters, scores and the training speedup."""
     yield ("preset", "task", "parameters", "score", "attention", "paper", "training speedup")
     ratios = step_ratios()
     papers = {name.strip("`"): paper for name, _, _, _, paper, *_ in presets()}
@@ -129,7 +129,7 @@ def pretrained():
 
 
 def step_ratios():
-    """(case, model) -> the speed of its training step relative to attention, on each backend."""
+    """Map (case, model) to the speed of training relative to attention, on each backend."""
     measured = (read("epyc", f"models_{backend}") for backend in BACKENDS)
     return {
         (rows[0]["case"], rows[0]["model"]): [f"{row['vs_attention']}×" for row in rows]
@@ -138,7 +138,7 @@ def step_ratios():
 
 
 def explorer():
-    """One row per trained preset, with one number in a cell: the site sorts and plots them."""
+    """Yield a row per trained preset, with one number in a cell: the site sorts and plots them."""
     yield ("preset", "data", "metric", "score", "parameters", *(f"step, {b}" for b in BACKENDS))
     ratios = step_ratios()
     cases = {name: case for name, (*_, case) in PRETRAINED.items() if case}
@@ -152,7 +152,7 @@ def explorer():
 
 
 def best_score(name):
-    """The number of parameters of a preset, and its first score in words."""
+    """Return the number of parameters of a preset, and its first score as text."""
     text = (ROOT / "weights" / name / "metadata.json").read_text(encoding="utf-8")
     metadata = json.loads(text)
     key, value = next(iter(metadata["scores"].items()))
@@ -160,7 +160,7 @@ def best_score(name):
 
 
 def presets():
-    """One row per trained preset: parameters, scores beside its paper's, and what made it."""
+    """Yield a row per trained preset: parameters, scores beside its paper's, and what made it."""
     yield ("preset", "parameters", "data", "measured", "nearest in a paper", "trained", "card")
     for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
         metadata = json.loads(path.read_text(encoding="utf-8"))
@@ -186,7 +186,7 @@ def presets():
 
 
 def family(classes):
-    """One row per trained preset of the classes: scores beside attention's and the paper's."""
+    """Yield a row per trained preset of the classes: scores beside attention's and the paper's."""
     rows = {row[0].strip("`"): row for row in list(presets())[1:]}
     yield ("preset", "parameters", "score", "attention baseline", "paper", "card")
     for name, (shown, parameters, _, score, paper, *_) in rows.items():
@@ -197,7 +197,7 @@ def family(classes):
 
 
 def ops():
-    """One row per operator and shape: two speedups, and the time relative to a copy."""
+    """Yield a row per operator and shape: two speedups, and the time relative to a copy."""
     measured = [read("xeon", f"ops_{backend}") for backend in BACKENDS]
     yield ("op", "shape", *BACKENDS)
     for rows in zip(*measured, strict=True):
@@ -209,7 +209,7 @@ def ops():
 
 
 def masked():
-    """One row per masked operator: two speedups, and the time relative to no mask."""
+    """Yield a row per masked operator: two speedups, and the time relative to no mask."""
     yield ("op", "shape", *BACKENDS)
     for rows in zip(*(read("epyc", f"ops_masked_{name}") for name in BACKENDS), strict=True):
         ratios = [
@@ -221,7 +221,7 @@ def masked():
 
 
 def plain():
-    """One row per operator and model: its time with freed memory returned, relative to kept."""
+    """Yield a row per operator and model: time if freed memory is returned, relative to kept."""
     yield ("operator or model", *BACKENDS)
     for kind, column, kept in (("ops", "ms", "ops_kept"), ("models", "step_ms", "models")):
         ways = [
@@ -233,7 +233,7 @@ def plain():
 
 
 def _times(name, column):
-    """Milliseconds on the EPYC by what was measured."""
+    """Return milliseconds on the EPYC by case and model or shape."""
     rows = read("epyc", name)
     return {
         f"{row['case']}, {row.get('model') or row['shape']}": float(row[column]) for row in rows
@@ -241,7 +241,7 @@ def _times(name, column):
 
 
 def layers():
-    """One row per layer and case: its speed relative to attention, on each backend."""
+    """Yield a row per layer and case: its speed relative to attention, on each backend."""
     yield ("layer", "batch × tokens", *BACKENDS)
     ratios = [by_layer_and_case(backend, "vs_attention") for backend in BACKENDS]
     for layer, case in sorted(ratios[0], key=lambda key: key[0]):
@@ -250,7 +250,7 @@ def layers():
 
 
 def growth():
-    """One row per layer: the time per token at 65,536 tokens relative to 1,024 tokens."""
+    """Yield a row per layer: the time per token at 65,536 tokens relative to 1,024 tokens."""
     yield ("layer", *BACKENDS)
     times = [by_layer_and_case(backend, "us_per_token") for backend in BACKENDS]
     for layer in sorted({layer for layer, case in times[0] if case == "1×65536"}):
@@ -259,7 +259,7 @@ def growth():
 
 
 def by_layer_and_case(backend, column):
-    """One column of the measurement of layers on the Xeon."""
+    """Return one column of the measurement of layers on the Xeon."""
     return {
         (row["layer"], f"{row['batch']}×{row['tokens']}"): row[column]
         for row in read("xeon", f"layers_{backend}")
@@ -267,7 +267,7 @@ def by_layer_and_case(backend, column):
 
 
 def models():
-    """One row per case and model: the ratio of multiply-adds, milliseconds, the ratio of steps."""
+    """Yield a row per case and model: multiply-adds, milliseconds and the step speedup."""
     measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
     columns = (f"{name}: prediction / step, ms (speed)" for name in BACKENDS)
     yield ("case", "model", "parameters", "by multiply-adds", *columns)
@@ -278,7 +278,7 @@ def models():
 
 
 def paths():
-    """One row per fast path and model: the time of a step without it, relative to with it."""
+    """Yield a row per fast path and model: the time of a step without it, relative to with it."""
     runs = (*BACKENDS, "avx2")
     found = [
         {(row["path"], row["case"]): in_range(row) for row in read("xeon", f"paths_{run}")}
@@ -290,12 +290,12 @@ def paths():
 
 
 def in_range(row):
-    """The median of a ratio, the smallest and the largest."""
+    """Format the median of a ratio, the smallest and the largest."""
     return f"{row['ratio']} ({row['smallest']}–{row['largest']})"
 
 
 def peers():
-    """One row per backend and model: first step, step, and memory to load, predict and train."""
+    """Yield a row per backend and model: first step, step, and memory by task."""
     memory = (f"{what}, MB" for what in ("load", "predict", "step"))
     yield ("backend", "model", "parameters", "first step, s", "step, ms", *memory)
     columns = ("parameters", "first_step_s", "step_ms", "load_mb", "forward_mb", "step_mb")
@@ -307,7 +307,7 @@ def peers():
 
 
 def bundles():
-    """One row per permutation: bundles that a TPU issues for the kernels, and for XLA's program."""
+    """Yield a row per permutation: bundles that a TPU issues for Pallas and for XLA."""
     found = {
         (row["case"], row["dtype"], row["way"]): f"{int(row['bundles']):,}"
         for row in read("tpu", "bundles_v5e")
@@ -320,7 +320,7 @@ def bundles():
 
 
 def gpu_layers():
-    """One row per layer: milliseconds on a GPU, and the speed relative to attention."""
+    """Yield a row per layer: milliseconds on a GPU, and the speed relative to attention."""
     rows = read("gpu", "layers_torch_bfloat16")
     cases = list(dict.fromkeys(f"{row['batch']}×{row['tokens']}" for row in rows))
     found = {(row["layer"], f"{row['batch']}×{row['tokens']}"): row for row in rows}
@@ -331,7 +331,7 @@ def gpu_layers():
 
 
 def gpu_ops():
-    """One row per operator and shape on a GPU, on PyTorch."""
+    """Yield a row per operator and shape on a GPU, on PyTorch."""
     columns = ("forward_ms", "ms", "vs_copy", "vs_attention", "vs_sort")
     ratios = ("time vs. copies", "speed vs. attention", "speed vs. sort")
     yield ("op", "shape", "forward, ms", "forward + backward, ms", *ratios)
@@ -340,7 +340,7 @@ def gpu_ops():
 
 
 def lra():
-    """One row per model: accuracy on each small task of the Long Range Arena, over the seeds."""
+    """Yield a row per model: accuracy on each small task of the Arena, over the seeds."""
     found, tasks = arena_results()
     yield ("model", *tasks)
     for model in MODELS:
@@ -350,7 +350,7 @@ def lra():
 
 
 def arena_results():
-    """Means and spreads of the small tasks by task and model, and the tasks.
+    """Return means and spreads of the small tasks by task and model, and the tasks.
 
     Path-X has no small task. The small Pathfinder leaves five of six encoders at chance. The small
     retrieval was not run.
@@ -363,7 +363,7 @@ def arena_results():
 
 
 def lengths():
-    """One row per mixer: training and prediction steps per second, by length."""
+    """Yield a row per mixer: training and prediction steps per second, by length."""
     found, tokens = by_mixer_and_length("torch")
     yield ("mixer", *(f"{number} tokens" for number in tokens))
     for mixer in dict.fromkeys(mixer for mixer, _ in found):
@@ -375,7 +375,7 @@ def lengths():
 
 
 def memory():
-    """One row per mixer: megabytes of a training step at the shortest and the longest length."""
+    """Yield a row per mixer: megabytes of a training step, shortest and longest length."""
     yield ("mixer", *(f"{backend}: 1024 / 4096 tokens" for backend in BACKENDS))
     measured = [by_mixer_and_length(backend)[0] for backend in BACKENDS]
     for mixer in dict.fromkeys(mixer for mixer, _ in measured[0]):
@@ -384,19 +384,19 @@ def memory():
 
 
 def by_mixer_and_length(backend):
-    """(mixer, tokens) -> row of what `permix bench lra` measured, and the numbers of tokens."""
+    """Map (mixer, tokens) to the row of `permix bench lra`. Also return the numbers of tokens."""
     rows = read("epyc", f"lra_{backend}")
     found = {(row["mixer"], row["tokens"]): row for row in rows}
     return found, list(dict.fromkeys(row["tokens"] for row in rows))
 
 
 def exports():
-    """One row per model: whether what each way makes of it answers as the model does."""
+    """Yield a row per model: whether each export predicts as the model does."""
     return by_way(lambda name: "/" not in name, lambda row: row["found"])
 
 
 def exported():
-    """One row per preset: its own time and that of what each way makes of it."""
+    """Yield a row per preset: the prediction times of the model and of each export."""
 
     def times(row):
         if row["found"] != "works":
@@ -408,7 +408,7 @@ def exported():
 
 
 def by_way(chosen, cell):
-    """A column per way out of Keras, with the cells that are made of its rows."""
+    """Yield rows with a column per backend and export format."""
     rows = [row for row in read("epyc", "exports") if chosen(row["model"])]
     ways = sorted({(row["backend"], row["way"]) for row in rows})
     found = {(row["backend"], row["way"], row["model"]): cell(row) for row in rows}
@@ -418,7 +418,7 @@ def by_way(chosen, cell):
 
 
 def published():
-    """Every table of the papers but the Arena's, as Markdown: published, ours, command, reason."""
+    """Format the papers' tables except the Arena's: published, ours, command, reason."""
     data = tomllib.loads((ROOT / "tools" / "published.toml").read_text(encoding="utf-8"))
     parts = []
     for table in data["tables"]:
@@ -432,7 +432,7 @@ def published():
 
 
 def ours(preset):
-    """The top-1 (and top-5) score or accuracy of a preset, and its name."""
+    """Return the top-1 (and top-5) score or accuracy of a preset, and its name."""
     if not preset:
         return "–"
     file = ROOT / "weights" / preset / "metadata.json"
@@ -441,7 +441,7 @@ def ours(preset):
 
 
 def efficiency():
-    """Table 3 of Sliceformer, and steps per second of `permix bench lra`."""
+    """Yield table 3 of Sliceformer with steps per second of `permix bench lra`."""
     data = tomllib.loads((ROOT / "tools" / "published.toml").read_text(encoding="utf-8"))
     found, tokens = by_mixer_and_length("torch")
     head = ("training, steps/s", "ours", "inference, steps/s", "ours", "memory, GB")
@@ -457,7 +457,7 @@ def efficiency():
 
 
 def published_lra():
-    """The Arena's tables of the papers, as Markdown: published, ours at small scale, command."""
+    """Format the Arena's tables in the papers: published, ours at small scale, command."""
     measured, _ = arena_results()
     names = {row: model for model, row in ROWS.items()}
     parts = []
@@ -481,13 +481,13 @@ def published_lra():
 
 
 def read(machine, name):
-    """Rows of a file of measurements."""
+    """Return the rows of a file of measurements."""
     with open(ROOT / "benchmarks" / machine / f"{name}.csv", newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def markdown(rows):
-    """The rows as a Markdown table, the first of them its head."""
+    """Format rows as a Markdown table; the first row is the header."""
     head, *body = ([str(cell) for cell in row] for row in rows)
     lines = [head, ["---"] * len(head), *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -513,7 +513,7 @@ def filled(pages):
             pages[path], found = pattern.subn(partial(fill, table), text)
             count += found
         if count != 1:
-            raise ValueError(f"The table `{name}` must stand on one page. Received: {count}")
+            raise ValueError(f"The table `{name}` must be on one page. Received: {count}")
     return pages
 
 

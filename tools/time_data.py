@@ -1,9 +1,9 @@
-"""Time the making and reading of data: molecules, and the Long Range Arena beside training.
+"""Time the generation and reading of data: molecules, and the Long Range Arena with training.
 
     KERAS_BACKEND=torch python tools/time_data.py
 
-Sequences, images, molecules or batches per second: by the clock, and of one processor's time, which
-does not depend on what else the machine does. QM9 is that of the folder `KERAS_PERMIX_DATA`.
+The script prints sequences, images, molecules or batches per second of wall time and of CPU time.
+CPU time does not depend on other processes. QM9 is read from the folder `KERAS_PERMIX_DATA`.
 """
 
 import os
@@ -21,23 +21,23 @@ SMALL = dict(
     hidden_dim=64, num_layers=2, mlp_dim=128, mixer="csp"
 )  # far smaller than any of the papers
 BATCH = 32
-MOLECULES, HOPS = 6_000, 5  # hops as Graphormer counts them for its edges on paths
+MOLECULES, HOPS = 6_000, 5  # hops: edges per path that Graphormer reads
 
 
 def timed(what, count, run):
-    """Print how many of `count` things `run()` does per second; return what it gives."""
+    """Print how many of `count` items `run()` processes per second. Return its result."""
     clock, processor = time.perf_counter(), time.process_time()
     result = run()
     clock, processor = time.perf_counter() - clock, time.process_time() - processor
-    print(f"{what:48} {count / clock:10.1f} /s   {count / processor:10.1f} /s of one processor")
+    print(f"{what:48} {count / clock:10.1f} /s   {count / processor:10.1f} /s of CPU time")
     return result
 
 
 def time_molecules():
-    """From SMILES to padded arrays with shortest paths and the edges on them."""
+    """Time the conversion of SMILES to padded arrays with shortest paths and their edges."""
     folder = os.environ.get("KERAS_PERMIX_DATA")
     if folder is None:
-        print("QM9 is left out: KERAS_PERMIX_DATA names no folder")
+        print("QM9 is skipped: KERAS_PERMIX_DATA is not set")
         return
     rows = read_rows(Path(folder, "qm9.csv.xz"))  # small molecules first
     smiles = [row["smiles"] for row in rows[:: len(rows) // MOLECULES]]

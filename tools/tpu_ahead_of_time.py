@@ -8,26 +8,26 @@ from jax.sharding import SingleDeviceSharding
 
 from keras_permix.ops.backend.jax import tpu_permute
 
-WAYS = ("tpu_pallas", "tpu_xla")  # in the order in which they serve
+WAYS = ("tpu_pallas", "tpu_xla")  # in order of preference
 PACKAGES = ("jax", "libtpu")
 
 
 def chip(topology):
-    """One of the chips that libtpu calls, for example, "v5e:2x2"."""
+    """Return the sharding for one chip of a topology of libtpu, such as "v5e:2x2"."""
     chips = topologies.get_topology_desc(platform="tpu", topology_name=topology)
     return SingleDeviceSharding(chips.devices[0])
 
 
 def compile_permutation(way, name, shape, dtype, group_size, chip):
-    """Compile one of the six functions that serve permutations.
+    """Compile one of the six permutation functions.
 
     Args:
         way: One of `WAYS`.
         name: "shift", "sort_pairs", "unsort_pairs", "sort", "sort_with_positions" or "unsort".
         shape: (samples, tokens, channels).
         dtype: "float32" or "bfloat16", of the numbers whose bits are permuted.
-        group_size: Tokens of a group that is sorted.
-        chip: What `chip` gives.
+        group_size: Tokens per sorted group.
+        chip: The result of `chip`.
     """
     function, operands = _program(way, name, shape, dtype, group_size)
     specs = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=chip) for x in operands]

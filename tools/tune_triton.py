@@ -1,10 +1,10 @@
-"""Time the Triton kernels for several sizes of their programs, on a GPU.
+"""Time the Triton kernels with several program sizes on a GPU.
 
     python tools/tune_triton.py                 # a table: milliseconds and GB/s of each variant
     TRITON_INTERPRET=1 python tools/tune_triton.py --dry-run    # every variant once, on a CPU
 
-The sizes that win belong in `windows.py` and in `tile_for` of `sort.py`, in
-`ops/backend/triton`. Every variant must give the result of the first.
+The fastest sizes belong in `windows.py` and in `tile_for` of `sort.py`, in
+`ops/backend/triton`. Every variant must return the result of the first.
 """
 
 # ruff: noqa: E402, I001
@@ -47,13 +47,13 @@ DRY = {
 
 
 class Sized(Window):
-    """A window with as many warps as asked for."""
+    """Hold a window with a given number of warps."""
 
     warps = 0
 
 
 def shifts(x, size):
-    """Name and call of the kernels that shift, with a window of this size."""
+    """Yield the name and call of the kernels that shift, with a window of this size."""
     tokens, channels, held, warps = size
     back = tuple(ShiftSchedule("linear", x.shape[2]).at(x.shape[1]))
     for name, reads in (("back", back), ("forward", tuple(-s % x.shape[1] for s in back))):
@@ -73,7 +73,7 @@ def shifts(x, size):
 
 
 def sorts(x, size):
-    """Name and call of the kernels that sort all tokens, with a tile of this size."""
+    """Yield the name and call of the kernels that sort all tokens, with a tile of this size."""
     tile, tokens = sort.Tile(*size), x.shape[1]
     shape, dtype = sort.positions_of(x.shape, tokens)
     order = torch.randperm(tokens, generator=torch.Generator().manual_seed(0))
@@ -94,7 +94,7 @@ def sorts(x, size):
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
-    parser.add_argument("--dry-run", action="store_true", help="only compare, on a CPU")
+    parser.add_argument("--dry-run", action="store_true", help="only compare results, on a CPU")
     asked = parser.parse_args(arguments)
     device = "cpu" if asked.dry_run else "cuda"
     cases = (DRY["windows"], DRY["tiles"]) if asked.dry_run else (WINDOWS, TILES)
@@ -113,7 +113,7 @@ def main(arguments):
 
 
 def time_of(call, x):
-    """Milliseconds of a call, and GB/s of `x` read and written."""
+    """Return the milliseconds of a call, and GB/s of `x` read and written."""
     if not x.is_cuda:
         return "equal"
     from triton.testing import do_bench

@@ -25,8 +25,8 @@ def permutation_maps(
         channels: Indices of inner channels. `None`: all channels.
 
     Returns:
-        A float32 array `(batch, channels, tokens, tokens)`. Equal values are ordered as the
-        unshifted tokens.
+        A float32 array `(batch, channels, tokens, tokens)`. Equal values keep the order of
+        the unshifted tokens.
 
     Raises:
         TypeError: for a layer that does not permute its values, such as `SinkhornCSP` and
@@ -98,7 +98,7 @@ def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarra
     """Return the attention maps of a `ButterflyBlock` on tokens, with zeros outside its blocks.
 
     `maps[b, h] @ values[b, :, h]` is the output of head `h`. The product of the maps of
-    `ops.butterfly_stages` layers has no zeros: they mix all tokens.
+    all stages (see `ops.butterfly_stages`) has no zeros, since together they mix all tokens.
 
     Args:
         layer: A built `ButterflyBlock` with `axis=1` around `SoftmaxAttention`, or around a block
@@ -110,7 +110,7 @@ def butterfly_maps(layer: Layer, tokens: Tensor, mask: Mask = None) -> np.ndarra
         A float32 array `(batch, heads, tokens, tokens)`; every row sums to 1.
 
     Raises:
-        TypeError: if the layer is not a butterfly of attention to tokens.
+        TypeError: if the layer is not a `ButterflyBlock` of attention along the tokens.
 
     Example:
 

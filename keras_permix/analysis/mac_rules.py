@@ -104,7 +104,7 @@ def _linear_attention(layer, x, y):
 
 
 def _performer_attention(layer, x, y):
-    """Count a product and an exponential per direction, query and key; then as above."""
+    """Count features of queries and keys with exponentials, then as in `_linear_attention`."""
     queries, _, head_dim = _heads(layer, x)
     features = layer.features
     return queries * (2 * features * (head_dim + 1) + 2 * features * head_dim + features)
@@ -125,7 +125,7 @@ def _sinkhorn_csp(layer, x, y):
 
 
 def _fourier(layer, x, y):
-    """Count two per value and halving of an axis, as in a complex fast Fourier transform."""
+    """Count two per value for each halving of an axis, as in a complex fast Fourier transform."""
     tokens, channels = math.prod(x[1:-1]), x[-1]
     return round(2 * math.prod(x) * math.log2(tokens * channels))
 
@@ -214,7 +214,7 @@ RULES: dict[type, Rule] = {
     ours.SinkhornCSP: _sinkhorn_csp,
     ours.SoftmaxAttention: _softmax_attention,
 }
-# Rules of the shapes of queries and values.
+# Rules that take the shapes of queries and values.
 RULES_OF_TWO: dict[type, Rule] = {keras.layers.MultiHeadAttention: _keras_attention}
 # Layers that move, select, pool, add or scale, or only contain other layers. The bias of Graphormer
 # multiplies only weights, once for all graphs.
@@ -254,12 +254,12 @@ FREE = (
     FirstToken,
     SplitPairs,
 )
-# Such layers of models of Keras and KerasHub, by package and class.
+# The same for layers of Keras and KerasHub models, by package and class.
 FREE_BY_NAME = (
     "keras.LayerScale", "keras.StochasticDepth", "keras_hub.MLP", "keras_hub.ViTEncoder",
     "keras_hub.ViTEncoderBlock", "keras_hub.ViTPatchingAndEmbedding",
 )  # fmt: skip
-# Such operations of functional models, by class.
+# The same for operations of functional models, by class.
 FREE_OPERATIONS = (
     "Absolute", "Add", "Any", "Cast", "Clip", "Concatenate", "Divide", "ExpandDims", "GetItem",
     "LogicalNot", "LogicalOr", "Max", "Maximum", "Mean", "Multiply", "OnesLike", "Reshape", "Round",

@@ -71,8 +71,8 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
     * `CSP` and `SliceSort`: permutations, counted over channels;
     * `SoftmaxAttention`, `SimpleAttention`, MEGA, Graphormer and Keras' attention: averaged over
       heads, by absolute value if there is no softmax;
-    * `SliceGraphormer`: the sort of a head times its weights by the bias, or half of each if the
-      sorted values are added, as in the released code.
+    * `SliceGraphormer`: the sort of a head multiplied by the weights from its bias. With the mode
+      "release", which adds the sorted values, the map is the mean of both.
 
     Maps of all other mixers are measured by `influence_map`. This includes `CausalCSP`,
     `SinkhornCSP`, linear and local attention, Fourier transforms and moving averages. Blocks of
@@ -168,7 +168,7 @@ def _positions(values):
 
 
 def _permutations(layer, tokens, mask):
-    """Return the share of channels in which an output is an input, `(batch, n, n)`."""
+    """Return the share of channels in which an output token is an input token, `(batch, n, n)`."""
     values = layer.value_dense(tokens) if layer.use_value_projection else tokens
     return _shares(values, lambda ranks: layer.mix(ranks, mask))[:, 0]
 
@@ -184,7 +184,7 @@ def _sorted_maps(layer, tokens, bias, mask):
 
 
 def _shares(values, permute, groups=1):
-    """Return the share of channels in which an output is an input: `(batch, groups, n, n)`.
+    """Return the share of channels in which each output is each input: `(batch, groups, n, n)`.
 
     `permute` is a function of values.
     """
@@ -208,9 +208,9 @@ def _mean(maps, mask):
 def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0) -> np.ndarray:
     """Measure how much each output token of a mixer changes with each input token.
 
-    Moves each input token by a small random step and compares the outputs. `map[n, m]` is the
-    change of token `n` for a step of token `m`, relative to the step. It supports any layer. Unless
-    the step changes an order, it is the norm of a random column of the Jacobian.
+    Each input token is moved by a small random step, and the outputs are compared. `map[n, m]` is
+    the change of token `n` for a step of token `m`, relative to the step. Any layer is supported.
+    Unless the step changes an order, it is the norm of the Jacobian times a random unit vector.
 
     Args:
         layer: A layer or model from `(batch, tokens, channels)` to the same number of tokens.

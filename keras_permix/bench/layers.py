@@ -67,7 +67,7 @@ def makers(tokens: int, width: int, dtype: str) -> dict[str, Callable[[], Layer]
         return partial(make_mixer, {"name": name, **arguments}, dtype=dtype)
 
     def projections(count):
-        """Return only dense layers: the lower bound for a mixer with as many projections."""
+        """Return only dense layers: the lower bound for a mixer with this many projections."""
         return keras.Sequential([Dense(width, dtype=dtype) for _ in range(count)])
 
     def butterfly(stage):
@@ -135,7 +135,7 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Plot time and memory per token against the number of tokens, one line per layer.
 
-    A line holds the cases of the largest batch that the layer was timed with.
+    Each line shows the cases with the most tokens per batch for which the layer was timed.
     """
     from matplotlib import colormaps
     from matplotlib.figure import Figure

@@ -55,8 +55,8 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
     policy = "float32" if dtype == "float32" else f"mixed_{dtype}"
     for name, mixer in mixers().items():
         row = {"tokens": CASES[case], "mixer": name, "batch": batch}
-        # A class token would make the length indivisible by the block size, and receives nothing
-        # at position 0 of causal mixers.
+        # With a class token, the block size would not divide the length. In causal mixers, the
+        # token at position 0 receives no information from the others.
         own = {
             "max_sequence_length": CASES[case],
             "mixer": mixer,

@@ -56,7 +56,7 @@ def medians(
 def runners(
     function: Callable[[Tensor], Tensor], x: Tensor
 ) -> tuple[Callable[[], list[Tensor]], Callable[[], list[Tensor]]]:
-    """Make two calls to time with `seconds`, which waits until the results are there.
+    """Make two calls to time with `seconds`, which waits until the results are ready.
 
     Args:
         function: A function of one tensor, or a built layer.
@@ -65,7 +65,7 @@ def runners(
     Returns:
         `(forward, forward_and_backward)`, functions without arguments. The first returns a list of
         the result. The second appends the gradients of its sum for `x` and for the weights of a
-        layer, since a compiler omits gradients that are not returned.
+        layer. They are returned because a compiler would omit unused gradients.
     """
     import keras
 

@@ -67,7 +67,7 @@ def _run(argv):
         machine.keep_freed_memory()
     package: Any = sys.modules["keras_permix"]
     if arguments.needs_keras and not hasattr(package, "__version__"):
-        package.__spec__.loader.exec_module(package)  # `permix.py` has left it out.
+        package.__spec__.loader.exec_module(package)  # `permix.py` did not run it.
     return arguments.run(arguments)
 
 
@@ -89,15 +89,15 @@ def _in_one_line(message, category, filename, lineno, line=None):
 
 
 def _open_what_is_closed():
-    """Open the null device for each standard stream that is closed, as by `>&-`.
+    """Open the null device for each closed standard stream, as with `>&-`.
 
-    Otherwise a file that is opened later takes its number, and libraries write into it.
+    Otherwise, the next opened file gets the stream's number, and libraries write into it.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # as the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
         if getattr(sys, name) is None and number:
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
 

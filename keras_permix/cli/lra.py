@@ -50,7 +50,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--smoke",
         action="store_true",
-        help="train for a few steps of generated data, without a result",
+        help="train for a few steps on generated data, and record no result",
     )
     add_verbose(parser, default=2)
     parser.set_defaults(run=run, keep_memory=True)

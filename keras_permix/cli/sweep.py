@@ -20,7 +20,7 @@ def add_arguments(parser):
     parser.add_argument("--out", type=given_path, required=True, help="folder of the sweep")
     add_data_dir(parser)
     parser.add_argument(
-        "--smoke", action="store_true", help="train each run for two short epochs of generated data"
+        "--smoke", action="store_true", help="train each run for two short epochs on generated data"
     )
     add_verbose(parser, default=2)
     parser.set_defaults(run=run, keep_memory=True)

@@ -49,7 +49,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--smoke",
         action="store_true",
-        help="train for two short epochs of generated data, or of a few of your images",
+        help="train for two short epochs on generated data, or on a few of your images",
     )
     parser.add_argument(
         "--distribute", choices=("data", "model", "auto"),

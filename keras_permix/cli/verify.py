@@ -1,4 +1,4 @@
-"""Check that presets give their stored outputs on every installed backend.
+"""Check that presets reproduce their stored outputs on every installed backend.
 
 Each backend runs in a separate process. It loads every preset, verifies the checksums, and compares
 the outputs with the probe of the preset.

@@ -70,10 +70,10 @@ def cached_arrays(
 
 
 def draw_rounds(draw: Callable[[np.random.Generator], Any], seed: int) -> Iterator[list[Any]]:
-    """Yield lists of `ROUND` results of `draw`, without end, the same for any number of threads.
+    """Yield endless lists of `ROUND` results of `draw`, the same for any number of threads.
 
-    Each draw gets a generator seeded by the seed and its number. NumPy releases the lock of Python
-    while it works on large arrays.
+    Each draw gets a generator seeded by `seed` and the index of the draw. Draws run in threads,
+    since NumPy releases Python's global lock while it works on large arrays.
 
     Args:
         draw: Function of a `numpy.random.Generator`.

@@ -44,7 +44,7 @@ class Dataset:
 
 
 class Source:
-    """Hold samples with targets; the base class of sources, which `Pipeline` reads by batches.
+    """Hold samples with targets; base class of the sources that `Pipeline` reads by batches.
 
     `source[start:stop]` and `source[indices]` return a source with some of the samples. Subclasses
     define `read(indices, epoch=0, index=0)`, and read sample `self.chosen[i]` for index `i`.
@@ -134,7 +134,7 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
 
 
 def check_classes(name, train, test):
-    """Check that training has two classes or more, and that testing has no others.
+    """Check that training has at least two classes, and testing no additional ones.
 
     Args:
         name: Name of the set, for the error message.

@@ -33,7 +33,7 @@ class Pipeline(keras.utils.PyDataset):
     `shuffled` reads only its shard, and random numbers are drawn per shard.
 
     Args:
-        inputs: Array `(samples, …)`, dict of such arrays, or sequence of arrays of one shape. Or a
+        inputs: Array `(samples, …)`, dict of such arrays, or sequence of arrays of one shape; or a
             source with `__len__` and `read(indices, epoch, index)`, which returns
             `(inputs, targets)`, such as `RecordSource`. A source may define
             `shuffled(rng, batch_size)`, which returns the order of an epoch, and `of_one_shape()`,

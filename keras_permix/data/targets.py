@@ -21,9 +21,9 @@ def target_reader(
 
     Args:
         rows: Rows of the training part.
-        predicts: "values", for a number in each of the columns `labels`, or "labels", for 0 or 1 in
-            each of them. Without `labels`, the column "label" holds the number, or the labels that
-            apply: a list (in JSON lines), or words between separators.
+        predicts: "values" if the columns `labels` hold numbers, or "labels" if they hold 0 or 1.
+            Without `labels`, the column "label" holds the number, or the labels that apply (a list
+            in JSON lines, or words between separators).
         labels: Names of columns. Default: the column "label".
         separator: String between labels. Default: ";", or else "|", if it occurs.
 

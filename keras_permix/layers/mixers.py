@@ -91,13 +91,13 @@ def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
 
 
 def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = check_mixer) -> Any:
-    """Check the mixers of a model and return them in plain values.
+    """Check the mixers of a model and return them as plain values.
 
     Args:
         specs: A mixer for all blocks, a list or tuple of one per block, or a function from the
             0-based index of a block to its mixer.
         num_layers: Number of blocks.
-        check: Function that checks one mixer and returns it in plain values.
+        check: Function that checks one mixer and returns it as plain values.
 
     Returns:
         One mixer if all blocks have the same, else a list.

@@ -11,9 +11,9 @@ from keras_permix._typing import Mask, Tensor
 class Streaming:
     """Read a sequence in chunks, with `initial_state`, `step` and `chunk`.
 
-    The outputs match those of the whole sequence. The state is a nest of tensors with constant
-    shapes and dtypes, as `jax.jit`, `jax.lax.scan`, `tf.function` and `torch.compile` require. No
-    gradient flows from one chunk to the chunk before.
+    The outputs match those of the whole sequence. The state is a nested structure of tensors
+    with constant shapes and dtypes, as `jax.jit`, `jax.lax.scan`, `tf.function` and `torch.compile`
+    require. No gradient flows from one chunk to the previous one.
 
     A subclass implements `make_state(batch_size)` and `read(tokens, state, mask)`.
 
@@ -37,7 +37,7 @@ class Streaming:
             batch_size: Number of sequences.
 
         Returns:
-            A nest of tensors.
+            A nested structure of tensors.
 
         Raises:
             ValueError: if the layer is not built, or if its outputs depend on later tokens or on

@@ -50,7 +50,7 @@ def lra_run(
         scale: "small" or "paper". Defaults to "small".
         seed: Integer ≥ 0. Defaults to 0.
         overrides: Strings such as `"epochs=2"` that set values of the recipe. Defaults to none.
-        smoke: Whether to train for a few steps of generated data. Defaults to `False`.
+        smoke: Whether to train for a few steps on generated data. Defaults to `False`.
 
     Returns:
         An `LRARun`.

@@ -129,7 +129,7 @@ def butterfly_permute(
     cyclic: bool = False,
     implementation: str | None = None,
 ) -> Tensor:
-    """Order an axis so that the blocks of a butterfly stage become runs of consecutive entries.
+    """Order an axis so that the entries of each block of a butterfly stage become adjacent.
 
     The entries of a block are `stride = min(block**stage, size // block)` apart; stage 0 is the
     identity. The gradient is the inverse, `butterfly_unpermute`.

@@ -23,7 +23,7 @@ def channel_shift(
         steps: One integer per channel of any sign and size, taken modulo the number of tokens, or a
             `ShiftSchedule`. Use a tuple under `torch.compile`.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are shifted,
-            as if there were no padding, with steps modulo their number. Padding becomes 0.
+            with steps modulo their number, as if there were no padding. Padding becomes 0.
         implementation: Name of an implementation, as printed by `explain`. None selects the first
             that supports the call.
 

@@ -42,7 +42,7 @@ def damped_ema(
 
     * "chunked" takes time and memory linear in the tokens;
     * "fft" is one long convolution;
-    * "reference" is the recurrence above and stores `dim` times its input.
+    * "reference" is the recurrence above and stores `dim` times the size of its input.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating.

@@ -36,7 +36,7 @@ def simple_attention(
         key: Tensor like `query`.
         value: Tensor of shape (batch, tokens, heads, value_dim).
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Keys and values of
-            the others count as zeros; their queries attend like any other.
+            padding count as zeros; its queries attend like any other.
         scale: `"length"` divides by the square root of the number of tokens, including padding.
             `"valid"` counts the real tokens that a query attends to. None does not scale.
         causal: Whether a query attends only to keys up to its position.

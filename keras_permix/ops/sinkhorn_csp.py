@@ -39,7 +39,7 @@ def sinkhorn_csp(
     Channel 0 is unchanged. Each group and channel requires a matrix of group size by group size.
 
     The iterations start from the solution at temperature zero, computed by sorting. This does not
-    change their limit. At any temperature, rows are within a few percent of it after 20 iterations.
+    change their limit. After 20 iterations, rows are within a few percent of it at any temperature.
 
     Args:
         x: Tensor of shape (batch, tokens, channels), floating.

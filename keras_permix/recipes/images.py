@@ -24,12 +24,12 @@ def images_recipe(path: Path) -> dict[str, Any]:
     (or `testing/`) in any case; a list names them in the column "split". Without a test part, the
     validation part is scored. Without parts, 20 % per class are held out, selected by file name.
 
-    Args:
-        path: Folder for `keras_permix.data.folder_images`, or file for `listed_images`.
-
     The column "label" of a list holds classes, several labels ("cat;red", or a list), or decimal
     numbers. Without it, all other columns are targets: numbers, or labels if they hold only 0 and 1
-    and there are at least two. The model then gets `predicts`.
+    and there are at least two. Unless the targets are classes, the recipe sets `model.predicts`.
+
+    Args:
+        path: Folder for `keras_permix.data.folder_images`, or file for `listed_images`.
 
     Returns:
         A dict of the recipe's values, without `init`.
@@ -58,7 +58,7 @@ def images_recipe(path: Path) -> dict[str, Any]:
 
 
 def check_start(path: Path) -> None:
-    """Raise an error for images without `init`, or for a list of other samples.
+    """Raise an error for images without `init`, or for a list of samples other than images.
 
     Args:
         path: Path given as a recipe.
@@ -82,7 +82,7 @@ def check_start(path: Path) -> None:
 
 
 def images_to_score(path: Path) -> dict[str, Any]:
-    """Return `data` of a recipe that scores the test part of images, or all without parts.
+    """Return `data` of a recipe that scores the test part, or all images if there are no parts.
 
     Args:
         path: Folder or file, as for `images_recipe`.

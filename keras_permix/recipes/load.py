@@ -60,7 +60,7 @@ def read_values(path: Path, before: tuple[Path, ...] = ()) -> dict[str, Any]:
 
     Args:
         path: Path of the recipe.
-        before: Recipes that lead to this one by `base`. Defaults to none.
+        before: Recipes whose `base` leads to this one. Defaults to none.
     """
     if is_images(path):
         return images_recipe(path)

@@ -100,7 +100,7 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Hold the values that `permix train` trains a model by.
+    """Hold the values with which `permix train` trains a model.
 
     `load_recipe` reads a recipe from a file, `make_recipe` makes one from a dict. Both check all
     values. `docs/reference/recipe_keys.md` describes every field.

@@ -11,7 +11,7 @@ from keras_permix.layers.parts.wrappers import parameters_of
 from keras_permix.surgery.projections import projections
 from keras_permix.utils.checks import check_integer, is_index, plain
 
-# Defaults of arguments with which attention does more than mix tokens.
+# Defaults of arguments that let attention do more than mix tokens.
 BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
 
 
@@ -59,7 +59,7 @@ def check_swappable(layer, spec):
 
 
 def fitting_arguments(layer, spec):
-    """Return arguments with which a new mixer has the width and the biases of `layer`."""
+    """Return arguments that give a new mixer the width and the biases of `layer`."""
     parts = projections(layer)
     if "value" not in parts or spec["name"] == CUSTOM:
         return {}

@@ -30,9 +30,9 @@ def distill(
     Distillation restores accuracy after `swap_mixer`, without labels. The loss is
     `labels * supervised + (1 - labels) * (logits * output + features * states)`, where `states`
     is the mean squared error of the hidden states, divided by their variance and averaged over
-    `layers`. Padding is not counted. The teacher computes without dropout and is not changed.
+    `layers`. Padding is not counted. The teacher runs without dropout and is not changed.
 
-    The training uses `keras.distillation.Distiller`. The student is not compiled, and its frozen
+    Training uses `keras.distillation.Distiller`. The student is not compiled, and its frozen
     weights stay frozen.
 
     Args:
@@ -46,10 +46,10 @@ def distill(
         logits: Weight of the loss of outputs, at least 0: the KL divergence at `temperature`.
         features: Weight of the loss of hidden states, at least 0.
         layers: Layers to compare: names or, for models of the zoo, indices of blocks; or a dict
-            from layers of the student to layers of the teacher. `None`: all blocks of two models of
-            the zoo, and no layers of other models.
+            from layers of the student to layers of the teacher. `None`: all blocks if both are zoo
+            models, else no layers.
         temperature: Temperature of the softmax, above 0. `None`: outputs are not logits, and the
-            loss of outputs and labels is the mean squared error.
+            losses of outputs and labels are mean squared errors.
         labels: Weight of the supervised loss on `y`, at least 0 and below 1.
         **fit_arguments: Other arguments of `keras.Model.fit`: `epochs`, `batch_size`, `callbacks`.
 
@@ -127,8 +127,8 @@ def distill(
 class _Distiller(distillation.Distiller):
     """Distill models that return the output, hidden states and masks in a tuple.
 
-    With the names of layers, Keras would compute the student twice, count padding, and lose the
-    structure of inputs in a dict.
+    Given the names of layers, Keras' `Distiller` would compute the student twice, count padding,
+    and lose the structure of inputs in a dict.
     """
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
@@ -233,7 +233,7 @@ def _pairs(student, teacher, layers):
 
 
 def _state(model, name, layer):
-    """Return the output of a layer of a functional model, by its name or index of a block."""
+    """Return the output of a layer of a functional model, by layer name or block index."""
     maps = getattr(model, "_feature_maps", [])
     if is_index(layer, len(maps)):
         return maps[layer]
@@ -262,5 +262,5 @@ def _with_states(model, states):
 
 
 def _trainable(model):
-    """Return the layers and weights of a model, outer layers first, and if they are trainable."""
+    """Return the layers and weights of a model, outermost first, and whether they are trainable."""
     return [(part, part.trainable) for part in (*model._flatten_layers(), *model.variables)]

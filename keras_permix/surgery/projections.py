@@ -17,7 +17,7 @@ def projections(layer):
         layer: Keras' `MultiHeadAttention`, or a mixer of this package, built.
 
     Returns:
-        A dict from those of "query", "key", "value" and "output" that the mixer has to
+        A dict that maps "query", "key", "value" and "output", if the mixer has them, to
         `(kernel, bias)`. Kernels are `(channels, inner)`, or `(inner, channels)` for "output", with
         contiguous heads. Biases are one vector, or `None`.
     """

@@ -29,12 +29,12 @@ def swap_mixer(
 
     Replaces Keras' `MultiHeadAttention` and the mixers of this package in functional and
     sequential models, zoo and KerasHub models, custom layers and subclassed models. The rest is
-    copied, and `model` is not changed. Projections to values and outputs are kept, and those to
-    queries and keys if the new mixer has them. Frozen weights stay frozen.
+    copied, and `model` is not changed. Value and output projections are kept. Query and key
+    projections are kept if the new mixer has them. Frozen weights stay frozen.
 
     A custom layer or model is copied by its `get_config`, and its attention must be an attribute or
-    in a list of layers. Such a class creates attention again in `clone_model` and `load_model`, and
-    a warning is issued. Store its weights with `save_weights("….weights.h5")`, and swap the same
+    in a list of layers. `clone_model` and `load_model` create the attention of such a class again,
+    so `swap_mixer` warns. Store its weights with `save_weights("….weights.h5")`, and swap the same
     mixers before `load_weights`.
 
     A zoo model keeps its class, with another `mixer` in its config. MEGA keeps its gates,

@@ -68,7 +68,7 @@ def _mixer(model, index):
 
 
 def _remake(model, changes):
-    """Return a model with other arguments, and the weights that match by path and shape."""
+    """Return a model with changed arguments, and copy the weights that match by path and shape."""
     new = type(model).from_config({**model.get_config(), **changes})
     weights = {weight.path: weight for weight in model.weights}
     transfer_trainable(model, new, new_head=False)

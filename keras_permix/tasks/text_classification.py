@@ -106,7 +106,7 @@ class TextTask(Task):
         return load(encode=self.model.text_encoder())
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
-        """Generate random tokens, with classes of equal size by their mean, or with numbers."""
+        """Generate random tokens; targets are classes by their mean, of equal size, or numbers."""
         total = count + max(1, count // 4)
         inputs = self.model.make_inputs(seed, total)
         axes = tuple(range(1, inputs["tokens"].ndim))

@@ -80,7 +80,7 @@ fine-tuning, not for decisions about people or safety.
 
 
 def _mixed(model):
-    """Name the mixers of a model that has a choice."""
+    """Name the mixers of a model if its configuration has any."""
     config = model.get_config()
     specs = config.get("mixer") or config.get("attention") or []
     specs = specs if isinstance(specs, list) else [specs]

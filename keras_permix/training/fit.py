@@ -81,8 +81,8 @@ def fit_recipe(
     )  # fmt: skip
     if recipe.early_stopping and (dataset.validation is None or distribution.count > 1):
         raise ValueError(
-            "`early_stopping` requires a validation part (`data.validation`), since it would "
-            "choose an epoch by the test set otherwise, and a single process. "
+            "`early_stopping` requires a single process and a validation part (`data.validation`); "
+            "otherwise it would choose an epoch by the test set. "
             f"Received: early_stopping={recipe.early_stopping} for {dataset.name}"
         )
     class_weight = balanced_weights(dataset, task) if recipe.class_weight else None

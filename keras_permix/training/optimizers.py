@@ -88,7 +88,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     Reference:
         Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
         arXiv:2011.04006 ("rsqrt", "cosine_cycles"). Ma et al., "Mega: Moving Average Equipped Gated
-        Attention", 2022, arXiv:2209.10655 (`warmup_start`, `warmup_power`). And their code.
+        Attention", 2022, arXiv:2209.10655 (`warmup_start`, `warmup_power`), and the code of both.
     """
 
     def __init__(

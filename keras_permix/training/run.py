@@ -41,7 +41,7 @@ class Run:
         source: File of the recipe, relative to the repository if the package has it.
         command: Command that trains it.
         option: Option of the recipe. Defaults to `None`.
-        smoke: Whether this is a smoke run: two short epochs of generated data.
+        smoke: Whether this is a smoke run: two short epochs on generated data.
         is_known: Whether the recipe comes with the package.
 
     Example:

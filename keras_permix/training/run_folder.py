@@ -148,7 +148,7 @@ def check_place(
 
     Args:
         path: Folder of the run, which may be absent.
-        data: `data` of the recipe. A run inside a folder of training images would be a class.
+        data: `data` of the recipe. A run inside a folder of training images would become a class.
         data_dir: Folder that its paths are relative to. Defaults to `None`, the current folder.
 
     Raises:
@@ -250,7 +250,7 @@ def draw_curves(rows: list[dict[str, Any]], path: StrPath) -> None:
 
 
 def save_figure(figure: Any, path: StrPath) -> None:
-    """Save a figure of matplotlib as a PNG file, whole or not at all."""
+    """Save a figure of matplotlib as a PNG file atomically."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)
     write_bytes(path, picture.getvalue())

@@ -49,10 +49,10 @@ def sweep(
         recipe: Name or path of a recipe.
         grid: Dict from keys of the recipe, such as "model.hidden_dim", to lists of values.
         out: Folder of the sweep.
-        seeds: Number of seeds per combination, from 0. Defaults to 1.
+        seeds: Number of seeds per combination, counted from 0. Defaults to 1.
         option: Named option of the recipe. Defaults to `None`.
         data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
-        smoke: Whether to train for two short epochs of generated data. Defaults to `False`.
+        smoke: Whether to train for two short epochs on generated data. Defaults to `False`.
         verbose: As for `train`. Defaults to 1.
         **changes: New values of the recipe for all runs: `epochs=20`.
 

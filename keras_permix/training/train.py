@@ -66,7 +66,7 @@ def train(
         option: Named option of the recipe. Defaults to `None`.
         out: Folder of the run. Defaults to `runs/` followed by the name of the preset.
         data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
-        smoke: Whether to train for two short epochs of generated data, or of a few of your images.
+        smoke: Whether to train for two short epochs on generated data, or on a few of your images.
             Defaults to `False`.
         verbose: 0 is silent, 1 shows a progress bar, 2 prints a line per epoch. Defaults to 1.
         callbacks: Additional Keras callbacks; the card names them. A run that a callback stops

@@ -38,7 +38,7 @@ def to_arrays(
         if isinstance(value, dict):
             return {name: convert(part) for name, part in value.items()}
         if _is_of(value, "datasets", "Dataset", "Column"):
-            return convert(value[:])  # A list of a column, a dict of columns of a data set.
+            return convert(value[:])  # A column gives a list, a data set a dict of columns.
         if _is_of(value, "PIL.Image", "Image"):
             return image_pixels(value, channels)
         if keras.ops.is_tensor(value):

@@ -33,8 +33,8 @@ class ButterflyViT(ImageClassifier):
 
     The input is images `(batch, height, width, channels)` of integers or floats of 0–255, which the
     model resizes and normalizes. Layer `i` splits the tokens into blocks by stage `i` of the
-    butterfly and applies a post-norm Transformer layer to each block. Tokens have no positions. The
-    head reads all features of all tokens and outputs logits `(batch, num_classes)`.
+    butterfly and applies a post-norm Transformer layer to each block. There are no position
+    embeddings. The head reads all features of all tokens and outputs logits `(batch, num_classes)`.
 
     The head depends on `image_size`. With a larger `image_size`, `from_preset` copies the head
     weights of the nearest old patch and divides them by the number of copies. With a smaller one,

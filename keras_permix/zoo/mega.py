@@ -43,7 +43,7 @@ class MEGA(SequenceClassifier):
         num_classes: Number of outputs. `None`: the number of `labels`, or 2.
         pairs: Whether inputs are pairs of texts.
         image_size: Side of the square images in pixels. `None`: the model takes texts. With another
-            size, `from_preset` maps each distance to the nearest move by rows and columns.
+            size, `from_preset` resizes position biases by distances along rows and columns.
         mean, std: Normalization of pixels on the scale 0–1, one value each.
         hidden_dim: Channels per token.
         inner_dim: Width of the mixed values. `None`: twice `hidden_dim`.
@@ -149,7 +149,7 @@ class MEGA(SequenceClassifier):
         super().__init__(inputs, pooled, feature_maps, config, dtype=dtype, **kwargs)
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Resize biases of distances to another image size by moves along rows and columns."""
+        """Resize position biases to another image size by distances along rows and columns."""
         old, new = (model.get_config()["image_size"] for model in (source, self))
         if not old or not new or weight.path.rpartition("/")[2] != "bias_table":
             return value

@@ -37,9 +37,9 @@ class MLPMixer(ImageClassifier):
     Mixer paper, or their mean, as in the MLP-Mixer paper.
 
     The weights depend on the number of patches, and therefore on `image_size`. With a larger
-    `image_size`, `from_preset` repeats the weights of the nearest patches and of hidden units, and
-    divides those that are summed by the number of copies. With a smaller one it averages or sums
-    them.
+    `image_size`, `from_preset` repeats the weights of the nearest patches and of hidden units.
+    Weights whose products are summed are divided by the number of copies. With a smaller one,
+    weights are averaged or summed.
 
     Args:
         image_size: Side of the square images in pixels.
@@ -184,9 +184,9 @@ class PatchOnlyMLPMixer(ImageClassifier):
     mixes the pixels and channels of each patch, one patch size after another, and outputs an image.
     The head reads all pixels and outputs logits `(batch, num_classes)`.
 
-    The head depends on `image_size`. With a larger `image_size`, `from_preset` gives every new
-    pixel the head weights of the nearest old pixel, divided by their number. With a smaller one it
-    sums them.
+    The head depends on `image_size`. With a larger `image_size`, `from_preset` copies the head
+    weights of the nearest old pixel and divides them by the number of copies. With a smaller one,
+    it sums them.
 
     Args:
         image_size: Side of the square images in pixels. Every patch size must divide it.

@@ -246,7 +246,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
     ) -> None:
         """Write the model as a preset that `from_preset` reads on every backend.
 
-        The folder appears whole or not at all. Its probe, the outputs for random inputs, is
+        The folder is written atomically. Its probe, the outputs for random inputs, is
         computed with the stored weights. As in KerasHub, frozen layers are not recorded: all layers
         of the model that `from_preset` returns are trainable.
 

@@ -27,8 +27,8 @@ def pad_graphs(
 ) -> dict[str, np.ndarray]:
     """Pad preprocessed graphs to one size, in the layout that `GraphormerBias` takes.
 
-    Features, degrees, distances and the edges on paths get + 1, so that 0 is padding everywhere:
-    a distance d becomes d + 1. Edge types keep their numbers, of which 0 is "no edge".
+    Features, degrees, distances and the edges on paths are increased by 1, because 0 is padding:
+    a distance d becomes d + 1. Edge types are not changed; their 0 is "no edge".
 
     Args:
         graphs: Iterable of dicts of integer arrays, for n nodes each:
@@ -47,10 +47,10 @@ def pad_graphs(
             Default: 20.
 
     Returns:
-        A dict of arrays of these names with a batch axis in front, int32, y float32. And
-        "attn_bias", float32 `(batch, nodes + 1, nodes + 1)`: 0 if a token (row) attends to another
-        (column), else -inf. Token 0 is the virtual node, which attends to all nodes, and all nodes
-        attend to it.
+        A dict of arrays of these names with a leading batch axis, int32, except that "y" is
+        float32. It also holds "attn_bias", float32 `(batch, nodes + 1, nodes + 1)`: 0 if a token
+        (row) attends to another (column), else -inf. Token 0 is the virtual node, which attends to
+        all nodes, and all nodes attend to it.
 
     Raises:
         ValueError: If there are no graphs, an array is missing or has a wrong shape, a distance is

@@ -20,7 +20,8 @@ def preprocess_graph(
     """Turn a graph into the arrays that `pad_graphs` takes.
 
     Feature f with value v becomes `1 + 512 f + v`, so that all features share one table. Features
-    of edges get 1 more, because 0 is "no edge". Edges are undirected and have length 1.
+    of edges are increased by another 1, because 0 is "no edge". Edges are undirected and have
+    length 1.
 
     Args:
         nodes: Int array `(nodes, node_features)`, values 0 to 509.
@@ -56,7 +57,7 @@ def preprocess_graph(
 def batch_graphs(
     graphs: list, nodes: int | None = None, hops: int | None = None, max_distance: int = 20
 ) -> dict[str, np.ndarray]:
-    """Preprocess and pad graphs, like `pad_graphs` after `preprocess_graph`, but together.
+    """Preprocess and pad graphs as `preprocess_graph` and `pad_graphs` do, all at once.
 
     Args:
         graphs: List of pairs of int arrays, as `check_graph` returns them.

@@ -106,10 +106,11 @@ def load_graphs(
     - `"pcqm4m"`, `"pcqm4m_v2"`: 3.8 and 3.7 million molecules of OGB-LSC with "gap" (eV), from the
       unpacked archives. Their validation part is used for testing.
 
-    QM9 and ESOL have no official split: 10 % is held out for testing, drawn by `split_seed`.
+    QM9 and ESOL have no official split: a random 10 %, set by `split_seed`, is for testing.
 
-    Custom sets are JSON lines, CSV or TSV files. A row holds a molecule in "smiles", or "nodes", a
-    list of node features, and "edges", a list of `[node, node, feature, …]` with each edge once.
+    Custom sets are JSON lines, CSV or TSV files. A row holds a molecule in "smiles", or a graph in
+    "nodes" and "edges". "nodes" is a list of node features, and "edges" lists each edge once as
+    `[node, node, feature, …]`.
     Features are integers from 0 to 509. Each name in `labels` is a column with a number.
 
     Sets of at least 10,000 molecules are parsed once and cached.

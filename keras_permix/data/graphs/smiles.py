@@ -16,10 +16,10 @@ FEATURE_VERSION = "2"  # increase it if the same SMILES give other arrays
 
 
 class Feature(NamedTuple):
-    """Describe a feature of an atom or bond: the index in `known` of the value of `method`.
+    """Describe a feature of an atom or bond.
 
-    `method` is a method of RDKit. `known` are values, or names of RDKit's enumeration `names`.
-    Other values have the index `len(known)`.
+    The feature is the index in `known` of the value that RDKit's method `method` returns. `known`
+    holds values, or names of RDKit's enumeration `names`. Other values have the index `len(known)`.
     """
 
     method: str

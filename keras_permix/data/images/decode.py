@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 from keras_permix._typing import StrPath
 
 SIXTEEN_BITS = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes of one wide channel
-PHOTOMETRIC = 262  # the tag of a TIFF by which 0 is black or white
+PHOTOMETRIC = 262  # the tag of a TIFF that defines whether 0 is black or white
 FACTORS = {"L;2": 85, "L;4": 17}  # from levels of 2 and 4 bits to 8 bits
 
 

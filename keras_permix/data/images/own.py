@@ -114,9 +114,9 @@ def listed_images(
             no validation part.
         test_fraction, split_seed, how: As in `folder_images`.
         predicts: "class"; "labels", several per image; or "values", numbers.
-        labels: Columns of the targets, each a number, or with "labels" 0 or 1. Default: the column
-            "label", which holds the number, or the labels that apply: a list, or words between
-            separators.
+        labels: Names of the target columns, which hold numbers or, with "labels", 0 or 1.
+            Default: the column "label" with the number, or with the labels that apply (a list, or
+            words between separators).
         separator: String between labels. Default: ";" or "|".
 
     Returns:

@@ -20,8 +20,8 @@ def tfds_source(
 ) -> RecordSource:
     """Read a split of a TFDS set by index.
 
-    On first use, TFDS downloads the set and prepares it in the ArrayRecord format, for which some
-    features need TensorFlow. Later, `tfds.data_source` reads it without TensorFlow.
+    On first use, TFDS downloads the set and prepares it in the ArrayRecord format, which
+    requires TensorFlow for some features. Later, `tfds.data_source` reads it without TensorFlow.
 
     Args:
         name: Str, name of a set with features "image" and "label", such as `"imagenet2012"`.

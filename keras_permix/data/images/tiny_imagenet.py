@@ -31,7 +31,7 @@ def read_tiny_imagenet(folder):
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a class has no images, or a file is damaged or has another form.
+        ValueError: If a class has no images, or a file is damaged or has another format.
     """
     wnids = sorted(line.strip() for line in _lines(folder / "wnids.txt") if line.strip())
     words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)

@@ -96,8 +96,9 @@ def generated_listops(
 ) -> Dataset:
     """Generate the ListOps of the Long Range Arena, or smaller ones.
 
-    An operator has 2 to `max_arguments` arguments, all numbers equally likely. Above `max_depth`,
-    an argument is an operator with the probability `nesting`, else a digit. The operators are:
+    An operator has 2 to `max_arguments` arguments, all numbers equally likely. An argument at a
+    depth less than `max_depth` is an operator with the probability `nesting`; all others are
+    digits. The operators are:
 
     - MIN and MAX, the smallest and the largest argument;
     - MED, the median, rounded down;
@@ -175,7 +176,7 @@ def load_listops(
 
     Raises:
         ValueError: If a file is damaged, a token is unknown, or a target is not a digit. If a
-            sequence is longer than `max_sequence_length`: its beginning has another result.
+            sequence is longer than `max_sequence_length`, since truncation changes its result.
         FileNotFoundError: If a file is missing.
 
     Example:

@@ -111,7 +111,7 @@ def _sizes(depths):
 
 
 def _answers(depths, operators, digits, max_arguments):
-    """Return the results of the roots; `digits` of nested arguments are replaced."""
+    """Return the results of the roots; `digits` of nested arguments are overwritten."""
     below, columns = np.empty(0, "uint8"), np.arange(max_arguments)
     for depth, operator, values in zip(*map(reversed, (depths, operators, digits)), strict=True):
         values[depth.nested] = below

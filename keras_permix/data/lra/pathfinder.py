@@ -68,10 +68,11 @@ def generated_pathfinder(
     (`KERAS_HOME`).
 
     Args:
-        image_size: Int, side of the pictures in pixels, at least 16. Default: 32. Other sizes than
-            32, 64, 128 and 256 use the defaults of the next smaller one, 16 to 31 those of 32.
+        image_size: Int, side of the pictures in pixels, at least 16. Default: 32. Sizes other
+            than 32, 64, 128 and 256 use the defaults of the next smaller one of these. Sizes from
+            16 to 31 use those of 32.
         train, validation, test: Int, number of pictures. Default: 160,000, 20,000, 20,000.
-        contour_length: Int, dashes of a long path, in the Long Range Arena 9 or 14. Default: 14.
+        contour_length: Int, dashes of a long path (9 or 14 in the Long Range Arena). Default: 14.
         distractors: Int, largest number of short paths. Default for the four sizes: 5, 4, 7, 6.
         distractor_length: Int, dashes of a short path. Default: a third of `contour_length`.
         dash_length: Float, in pixels. Default: 2, 5, 5, 5.

@@ -101,7 +101,7 @@ def _two_paths(rng, gaps, rules):
 
 
 def _distractors(rng, gaps, taken, rules):
-    """Grow short paths outside of the pixels `taken`, as many as there is room for."""
+    """Grow up to `distractors` short paths outside of the pixels `taken`."""
     count, size = len(gaps), rules.image_size
     found = np.zeros(count, int)
     shape = (rules.distractors, count, rules.distractor_length, 2, 2)

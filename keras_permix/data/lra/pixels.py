@@ -44,8 +44,8 @@ def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> 
     >>> load_pixels().train[0].shape  # doctest: +SKIP
     (45000, 32, 32, 1)
 
-    Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), which draws
-    its validation part otherwise.
+    Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), which uses
+    another validation part.
     """
     data = load_images("cifar10", data_dir)
     images, labels = data.train

@@ -37,7 +37,7 @@ def load_retrieval(
         A `Dataset` whose parts are `(TextSource, None)`, with a `validation` part.
 
     Raises:
-        ValueError: If a file is damaged, or a line has another class or not five values.
+        ValueError: If a file is damaged, or a line does not have five values or a class of 0 or 1.
         FileNotFoundError: If a file is missing.
 
     Example:

@@ -13,7 +13,7 @@ from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts, is_whole
 from keras_permix.utils.tables import shown
 
-MANY = 1000  # classes; larger numbers must not exceed the number of samples
+MANY = 1000  # classes; a larger number must not exceed the number of samples
 SENTIMENT = ("negative", "positive")
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
 LABELS = {"ag_news": TOPICS, "imdb": SENTIMENT, "sst2": SENTIMENT}
@@ -51,9 +51,9 @@ def load_texts(
         split_seed: Int ≥ 0, seed of the validation part.
         pad_to: Lengths that batches are padded to, as in `TextSource`.
         predicts: "class"; or, for custom sets, "labels" (several per text) or "values" (numbers).
-        labels: Columns of the targets, each a number, or with "labels" 0 or 1. `None`: the column
-            "label", which holds the number, or the labels that apply: a list, or words between
-            separators.
+        labels: Names of the target columns, which hold numbers or, with "labels", 0 or 1.
+            `None`: the column "label" with the number, or with the labels that apply (a list, or
+            words between separators).
         separator: String between labels. `None`: ";" or "|".
         **files: `train`, `test` and `splits` of a custom set, as in `read_parts`.
 

@@ -39,7 +39,7 @@ def pad_tokens(samples: Sequence[Any], max_sequence_length: int) -> dict[str, np
     """Pad or truncate sequences of token ids to one length.
 
     Args:
-        samples: A list with the ids of each sample, or a tuple of such (a pair of texts).
+        samples: The ids of each sample: a list, or a tuple of lists for a pair of texts.
         max_sequence_length: Int, tokens of a padded sequence.
 
     Returns:

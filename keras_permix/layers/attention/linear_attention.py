@@ -16,14 +16,14 @@ from keras_permix.ops.simple_attention import simple_attention_stream
 from keras_permix.utils.checks import check_integer
 
 LOWEST = -1e9  # the log scale before the first key
-LEAST = 1e-20  # the norm of a query whose features share none with any key
+LEAST = 1e-20  # the smallest norm, for a query whose features overlap with no key's
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LinearAttention(Streaming, SelfAttention):
     """Attend through the feature map `elu(x) + 1`, in time and memory linear in the tokens.
 
-    For every head `attended = f(query) @ (f(key)^T @ value)`, with each row divided by
+    For every head, `attended = f(query) @ (f(key)^T @ value)`, with each row divided by
     `f(query) @ sum(f(key))`, where `f(x) = elu(x) + 1`. The parameters match those of
     `SoftmaxAttention`. With `causal=True` the layer supports streaming (`initial_state`, `step`,
     `chunk`) with a state of `head_dim` x (`head_dim` + 1) numbers per head.
@@ -100,7 +100,8 @@ def linear_attention_stream(
     """Continue a causal `linear_attention`, and return the outputs and the next state.
 
     The state holds "memory", the sum of `f(key)^T @ [value, 1]`, and "scale", the logarithm of the
-    largest feature so far if it is below 1, else 0. The features in "memory" are divided by it.
+    largest feature so far if it is below 1, else 0. Features in "memory" are divided by
+    `exp(scale)`.
     """
     precise = full_precision(value.dtype)
     query, key, values = (ops.cast(x, precise) for x in (query, key, value))
@@ -221,7 +222,7 @@ class PerformerAttention(SelfAttention):
         return unflatten_map(merged, inputs)
 
     def directions(self, head_dim: int) -> np.ndarray:
-        """Return the random directions `(features, head_dim)`, with lengths of normal vectors."""
+        """Return the random directions `(features, head_dim)`, with lengths of Gaussian vectors."""
         # NumPy guarantees the same numbers in all versions only for this legacy generator.
         rng = np.random.RandomState(self.seed)
         blocks = []

@@ -14,7 +14,7 @@ from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LinformerAttention(SelfAttention):
-    """Attend to a fixed number of learned mixtures of the tokens, linear in the tokens.
+    """Attend to a fixed number of learned mixtures of the tokens, in linear time.
 
     Keys are projected to `key_mixer^T @ key` and values to `value_mixer^T @ value` along the
     tokens, both `(mixtures, head_dim)`. Queries attend to these with a softmax. All heads share

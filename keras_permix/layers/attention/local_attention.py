@@ -15,11 +15,12 @@ from keras_permix.utils.checks import check_positive_or_none
 
 @keras.saving.register_keras_serializable("keras_permix")
 class LocalAttention(SoftmaxAttention):
-    """Attend with softmax attention within blocks of tokens, linear in the tokens.
+    """Attend with softmax attention within blocks of tokens.
 
     The sequence is cut into blocks of `block_size` tokens, and the last block is padded. Tokens
     attend only to tokens of the same block; a class token at position 0 attends to the first block.
-    The parameters match those of `SoftmaxAttention`.
+    For a fixed `block_size`, time and memory are linear in the tokens. The parameters match those
+    of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding is never attended to. In a block without real tokens, tokens attend as if nothing were

@@ -18,7 +18,7 @@ from keras_permix.utils.checks import check_choice
 class SimpleAttention(Streaming, SelfAttention):
     """Attend to tokens without a softmax, in time and memory linear in the tokens.
 
-    For every head `attended = query @ (key^T @ value) / sqrt(tokens)`. The weights match those of
+    For every head, `attended = query @ (key^T @ value) / sqrt(tokens)`. The weights match those of
     `SoftmaxAttention`; `set_weights` copies them. To freeze the projections, set
     `qkv_dense.trainable = False`.
 

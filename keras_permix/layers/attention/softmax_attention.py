@@ -21,7 +21,7 @@ from keras_permix.ops.reference.linear import full_precision
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SoftmaxAttention(SelfAttention):
-    """Attend to all tokens with multi-head softmax attention, as the ViT of the papers does.
+    """Attend to all tokens with multi-head softmax attention.
 
     One kernel `(channels, 3 * num_heads * head_dim)` projects to queries, keys and values, in this
     order, with contiguous heads. Unlike in `keras.layers.MultiHeadAttention`, the biases of the
@@ -34,7 +34,7 @@ class SoftmaxAttention(SelfAttention):
       attended to.
     * `attention_mask` `(batch, heads, tokens, tokens)`, `(batch, tokens, tokens)` or
       `(tokens, tokens)`, where an axis may be 1, is True where a query may attend to a key. Pass
-      `mask` too: with two tensors in a call, Keras does not propagate it.
+      `mask` too: Keras does not propagate it to calls with two tensors.
     * `use_causal_mask=True` restricts every query to itself and earlier tokens.
 
     A query without visible keys attends as if nothing were masked, except that a causal mask still

@@ -30,7 +30,7 @@ class MLPMixerBlock(Composite):
 
     Args:
         mlp: Type of both MLPs. "dense" is `dense(gelu(dense(x)))`. "butterfly" is a
-            `ButterflyMLP` with blocks of the square root of the size, or the next greater divisor.
+            `ButterflyMLP` whose block size is the square root of the size, or the next divisor.
             "butterfly_linear" is a `ButterflyLinearMLP`, for square sizes.
         expansion: Ratio of hidden units to tokens or channels.
         tokens_mlp_dim, channels_mlp_dim: Hidden units of the dense MLPs across tokens and across

@@ -45,8 +45,8 @@ class ButterflyBlock(MixingLayer):
 
     * `mask` `(batch, tokens)`, True at real tokens, is ordered and cut like the tokens.
     * `attention_mask` `(batch, blocks, heads or 1, block_size, block_size)`, in the order of the
-      blocks, is True where a query may attend to a key. Pass `mask` too: with two tensors in
-      a call, Keras does not propagate it.
+      blocks, is True where a query may attend to a key. Pass `mask` too: Keras does not
+      propagate it to calls with two tensors.
 
     Args:
         block: Any layer that keeps the number of axes and the size of the cut axis. Keras'

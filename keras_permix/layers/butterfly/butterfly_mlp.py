@@ -66,7 +66,7 @@ class ButterflyLinear(Butterfly):
 
     Stage `i` multiplies every block of `block_size` channels, `min(block_size**i, channels /
     block_size)` apart, by a separate kernel, without bias. The number of stages is
-    `log(channels) / log(block_size)`, rounded up, which mixes all channels. Every kernel is
+    `log(channels) / log(block_size)`, rounded up, enough to mix all channels. Every kernel is
     initialized to the identity.
 
     Input and output: `(..., channels)`.

@@ -95,7 +95,7 @@ def resize_steps(steps, before, after, extra=0):
 
 
 def resize_delays(delays, before, after, least=0):
-    """Scale delays as `resize_steps` does, without wrapping around and to at least `least`.
+    """Scale delays like the steps of `resize_steps`, without wrapping, to at least `least`.
 
     Example:
 

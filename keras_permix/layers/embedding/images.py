@@ -109,7 +109,7 @@ class ImagePreprocessor(Composite):
         self.looked = False  # whether values were checked
 
     def check(self, inputs: Any) -> str | None:
-        """Check images and return a warning or `None`; a single channel needs no axis.
+        """Check images and return a warning or `None`; gray images may lack the channel axis.
 
         Raises:
             ValueError: for another number of channels, or values outside 0–255.
@@ -177,7 +177,7 @@ def _resize(images, size, align_corners):
 def _tents(old, new, align_corners, numpy=ops):
     """Return weights `(new, old)` that resize a side of `old` pixels linearly, with antialiasing.
 
-    Weights decrease to zero over one pixel if the side grows, and over one step if it shrinks.
+    Weights decrease to zero over one old pixel if the side grows, else over one new pixel.
     `old` may be a tensor. `numpy` is `keras.ops` or NumPy.
     """
     old_size, positions = numpy.array(old, "float32"), numpy.arange(new, dtype="float32")
@@ -191,7 +191,7 @@ def _tents(old, new, align_corners, numpy=ops):
 def check_images(images, channels, squeezed=False):
     """Check that arrays or tensors are images with `channels` channels on the last axis.
 
-    With `squeezed`, a single channel needs no axis.
+    With `squeezed`, gray images may lack the channel axis.
     """
     shape = tuple(getattr(images, "shape", ()))
     if squeezed and _lacks_channel(shape, channels):

@@ -105,16 +105,16 @@ def prepend(class_token, tokens):
 
 
 def resize_table(table, before, after, resizing="bicubic"):
-    """Resize the square grid of positions of a table.
+    """Resize the square grid of positions in a table.
 
     Args:
         table: The table of `before`, `(1, rows, width)`.
         before, after: `PositionEmbedding` layers, built for the old and the new number of patches.
-            The row of a class token, before the grid or unused after it, is kept.
+            The row of a class token is kept, whether before the grid or unused after it.
         resizing: "bicubic" (antialiased) or "nearest", which repeats rows and columns.
 
     Returns:
-        Tensor `(1, rows of after, width)`, or `None` if the rows of class tokens differ.
+        Tensor `(1, rows of after, width)`, or `None` if the layers differ in rows for class tokens.
     """
     if _extra_rows(before) != _extra_rows(after):
         return None

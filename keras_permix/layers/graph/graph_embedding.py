@@ -86,7 +86,8 @@ class GraphormerBias(Composite):
 
     The bias between two nodes is the sum of a learned scalar for their distance and one for the
     edges on the shortest path between them. The bias of the virtual node, token 0, is one learned
-    scalar. It is -inf if a token must not attend to another. All layers of a model share one bias.
+    scalar. The bias is -inf if a token must not attend to another. All layers of a model share one
+    bias.
 
     Input: a dict of arrays from `keras_permix.data.pad_graphs`, 0 for padding. Other keys are
     ignored.
@@ -102,7 +103,8 @@ class GraphormerBias(Composite):
         num_heads: Number of heads.
         edges: "multi_hop" (the mean over the edges of the path, with a matrix per hop) or "single"
             (only the edge between the two nodes).
-        max_hops: Number of edges of a path to use. The sum over longer paths is divided by it.
+        max_hops: Number of edges of a path to use. Longer paths use their first `max_hops`
+            edges, and the sum is divided by `max_hops`.
         hop_tables: Number of matrices to create, at least `max_hops`. Only the first `max_hops` are
             used. Defaults to `max_hops`. The released code creates 128.
 
@@ -174,7 +176,7 @@ class GraphormerBias(Composite):
             paths = ops.pad(paths, (*[(0, 0)] * 3, (0, self.max_hops), (0, 0)))
             paths = paths[:, :, :, : self.max_hops]
         hops, features = min(self.max_hops, paths.shape[3] or self.max_hops), paths.shape[4]
-        # Multiply the tables, which have fewer rows than all paths have edges.
+        # Multiply the tables before the look-up: they have fewer rows than the paths have edges.
         tables = ops.matmul(self.edge_table, self.hop_table[:hops])
         parts = [
             look_up(tables[hop], paths[..., hop, feature])

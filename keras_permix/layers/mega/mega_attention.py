@@ -45,7 +45,7 @@ class MegaAttention(Composite):
             are rotated by their positions (`shared_dim` must be even).
         max_sequence_length: Largest number of tokens for "simple". `None`: the number at build
             time. Ignored with `chunk_size`.
-        chunk_size: Tokens per chunk; tokens attend within their chunk. `None`: to all tokens. With
+        chunk_size: Tokens per chunk; tokens attend within their chunk. `None`: one chunk. With
             more than one chunk and without `ragged`, it must divide the number of tokens.
         ragged: Whether to pad a shorter last chunk.
         causal: Whether a token attends only to itself and earlier tokens.

@@ -32,7 +32,7 @@ from keras_permix.utils.checks import (
 
 @keras.saving.register_keras_serializable("keras_permix")
 class MegaBlock(Streaming, Composite):
-    """Average tokens, attend to them or permute them with gates, then mix channels.
+    """Average tokens, mix them by gated attention or permutation, then mix channels.
 
     With `x = norm(inputs)` and `averaged = DampedEMA(x)`:
 
@@ -72,7 +72,7 @@ class MegaBlock(Streaming, Composite):
             code of CSP keeps these unused weights.
 
     Raises:
-        ValueError: for an argument out of range or unknown to its part, or an unsupported number of
+        ValueError: for an argument that is out of range or unknown, or an unsupported number of
             tokens. Graphs that TensorFlow traced for any number of tokens raise a TensorFlow error.
 
     Example:

@@ -83,7 +83,7 @@ class MegaFeedForward(Composite):
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
         norm_first: Whether the norm comes before the first product or after the sum.
         dropout: Rate of the dropout after the second product.
-        hidden_dropout: Rate of the dropout before it.
+        hidden_dropout: Rate of the dropout before the second product.
 
     Raises:
         ValueError: for an argument out of range.

@@ -57,7 +57,7 @@ def _held(position, size):
     return latest - (latest - ops.arange(size, dtype="int32")) % size
 
 
-# `…_between` returns the bias of any queries and keys, the other functions that of a sequence.
+# `…_between` returns the bias between any queries and keys, the others that of one sequence.
 
 
 def simple_bias(table, tokens):

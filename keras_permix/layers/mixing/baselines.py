@@ -81,7 +81,7 @@ class RandomOrder(Composite):
     contributes.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is reordered like the
-    tokens and passed on. The number of tokens must be known, also while TensorFlow traces.
+    tokens and passed on. The number of tokens must be known, even while TensorFlow traces.
 
     Args:
         seed: An integer of at least 0.

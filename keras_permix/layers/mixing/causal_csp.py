@@ -33,13 +33,13 @@ class CausalCSP(Streaming, TokenMixer):
     is True at real tokens. Only these are delayed and sorted, as if the padding were absent, and
     padded values become zero before the output projection. The number of tokens may be unknown.
 
-    The layer supports streaming (`initial_state`, `step`, `chunk`). Its state holds the tokens of
-    the longest delay and one group.
+    The layer supports streaming (`initial_state`, `step`, `chunk`). Its state holds the values
+    of the last `longest delay + group_size - 1` tokens.
 
     Args:
         group_size: Tokens per group, `k`. 1 only delays.
         delays: One integer per inner channel, at least `group_size - 1`; or one integer, the
-            longest delay: the channels then have evenly spaced delays from `group_size - 1` to it.
+            longest delay, for evenly spaced delays from `group_size - 1` to this value.
         inner_dim, use_value_bias, use_output_projection, dropout: See `CSP`.
         use_value_projection, use_output_bias: See `CSP` (keyword only).
 

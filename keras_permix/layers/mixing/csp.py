@@ -35,12 +35,13 @@ class CSP(TokenMixer):
             number of tokens unless `ragged=True`.
         shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
             "unit", "power", "power_code", "grid", "random", "zero") or one integer step per inner
-            channel; see `keras_permix.ops.shift_steps`. For maps, also one pair (rows, columns) per
-            inner channel, which moves tokens down and to the right. On a map of `width` columns, a
-            pair is a step of `rows * width + columns`, so tokens that leave a row continue in the
-            next. Build the layer on maps of this width; then call it on maps or on their tokens.
-        align: "independent" sorts every channel. "reference" keeps the first channel and gives
-            every other channel its order.
+            channel; see `keras_permix.ops.shift_steps`. For maps, also one move per inner channel:
+            a pair (rows, columns) that moves tokens down and to the right. On a map of `width`
+            columns, a move is a step of `rows * width + columns`, so tokens that leave a row
+            continue in the next. Build the layer on maps of this width; then call it on maps or on
+            their tokens.
+        align: "independent" sorts every channel. "reference" keeps the first channel unchanged
+            and gives every other channel its ranks.
         inner_dim: Width of the values. `None`: the input width.
         use_value_bias: Whether the projection to values has a bias.
         use_output_projection: Whether to project back to the input width. If False, `inner_dim`
@@ -118,7 +119,7 @@ class CSP(TokenMixer):
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._facts())
             if tokens is not None:
-                shift.at(tokens)  # Computed later, it would make PyTorch's compiler recompile.
+                shift.at(tokens)  # Computing it later would make PyTorch's compiler recompile.
         self._steps = check_steps(shift, channels, "shift")
 
     def _shift_along_tokens(self):

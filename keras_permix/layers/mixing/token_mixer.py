@@ -20,7 +20,7 @@ from keras_permix.utils.checks import check_positive_or_none, check_rate
 class MixingLayer(Composite):
     """Mix the tokens of one tensor, with the call signature of `MultiHeadAttention`.
 
-    Subclasses replace self-attention: `value` and `key` may be passed, and must be the query. A
+    Subclasses replace self-attention: `value` and `key` may be passed, but must be the query. A
     subclass whose `call` has an argument `attention_mask` or `use_causal_mask` supports it.
     """
 

@@ -30,7 +30,7 @@ def visible_keys(allowed, among=None):
 def clean_padding(x, mask):
     """Replace padding that is NaN, infinite or above 1000 by zeros.
 
-    These values would reach real tokens and gradients: 0 times NaN is NaN. Others are kept.
+    These values would reach real tokens and gradients: 0 times NaN is NaN. Other padding is kept.
 
     Args:
         x: A tensor `(batch, tokens, channels)`.
@@ -62,7 +62,7 @@ def mask_arguments(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dic
     """Return masks of tokens and of attention as the arguments that a layer takes.
 
     In Keras' attention, queries without allowed keys attend to all keys, because PyTorch otherwise
-    computes too large gradients. A `mask` is omitted for layers that do not take one.
+    computes gradients that are too large. A `mask` is omitted for layers that do not take one.
     """
     parameters = signature(layer.call).parameters
     if isinstance(layer, QUERY_AND_VALUE) and "value_mask" in parameters:

@@ -65,8 +65,8 @@ class Composite(keras.layers.Layer):
     layer that is frozen before it is built freezes the layers that `build` makes.
 
     Raises:
-        ValueError: for an unknown argument, suggesting the nearest one, or for a value other than
-            True or False of a boolean argument.
+        ValueError: for an unknown argument, suggesting the nearest one, or for a boolean
+            argument that is neither True nor False.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -146,9 +146,9 @@ class Dense(keras.layers.Dense):
 class Embedding(keras.layers.Embedding):
     """Look up vectors like `keras.layers.Embedding`, with dense gradients on TensorFlow too.
 
-    Keras' sparse gradients hold one row per token, which its optimizers square before adding those
-    of one id. Adam and clipping by norms would differ from the other backends. Supports Keras'
-    quantization and LoRA.
+    Keras' sparse gradients hold one row per token. Its optimizers square the rows before they add
+    those of the same id, so Adam and clipping by norms would differ from the other backends.
+    Supports Keras' quantization and LoRA.
     """
 
     def call(self, inputs):

@@ -1,4 +1,4 @@
-"""Provide what depends on the current backend, which Keras selects when it is imported."""
+"""Provide functions that depend on the backend, which Keras selects when it is imported."""
 
 import contextlib
 import random

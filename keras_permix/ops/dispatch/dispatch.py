@@ -162,7 +162,7 @@ def _describe(op, arrays, mask, plan, options):
 
 
 def _choose(call, rows, implementation):
-    """Return the name of the implementation, or None if it depends on the run of the model."""
+    """Return the name of the implementation, or None if it is chosen at run time."""
     wanted = implementation or _forced(rows)
     if wanted is not None:
         return _check_wanted(wanted, rows, call)
@@ -225,7 +225,7 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
 
     The environment variable `KERAS_PERMIX_IMPLEMENTATION` replaces `implementation` in every call
     of an op that has an implementation of that name. Calls that it does not support raise an error,
-    also in `explain`.
+    as does `explain`.
 
     Args:
         op: A function of this module that takes `implementation`, or its name.

@@ -81,7 +81,7 @@ def by_chunks(x, weight, log_decay, omega, truncation):
 
 
 def _reach(truncation, size, last):
-    """Return the distance in chunks up to which all taps count, and the distances of some taps."""
+    """Return the distance in chunks up to which all taps count, and those where only some count."""
     if truncation is None:
         return last, ()
     full = max(truncation // size - 1, 0)

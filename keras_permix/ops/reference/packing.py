@@ -57,7 +57,7 @@ def shift_table(x, steps, lengths=None):
 
 
 def steps_modulo(steps, lengths, tokens=None):
-    """Reduce the step of every channel modulo the number of tokens; 0 counts as 1.
+    """Reduce the step of every channel modulo the number of tokens; 0 tokens count as 1.
 
     Args:
         steps: A tuple of Python integers of any sign and size, one per channel, or a

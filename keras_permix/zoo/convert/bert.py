@@ -78,8 +78,8 @@ def read_bert(
     Args:
         folder: Folder with `config.json`, `model.safetensors` and, optionally, the files of a
             tokenizer; see `read_tokenizer`.
-        num_layers: Number of layers, the first ones. `None`: all.
-        max_sequence_length: Number of positions, the first ones. `None`: all.
+        num_layers: Number of layers to read, from the first. `None`: all.
+        max_sequence_length: Number of positions to read, from the first. `None`: all.
 
     Returns:
         `(arguments, weights)`: arguments of `SimpleTRON`, and arrays by the paths of its weights.

@@ -128,7 +128,7 @@ def untrained(info: PresetInfo) -> str:
 
 
 def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetInfo:
-    """Find a preset of any class, or by its short name a preset of `cls`.
+    """Find a preset by name, folder or handle; with `cls`, a name may omit the class.
 
     Raises:
         ValueError: for an unknown name, or a preset of another class.

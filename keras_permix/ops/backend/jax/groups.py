@@ -1,7 +1,7 @@
 """Sort groups in JAX, for each sample (tokens, channels).
 
 Groups are sorted as integers in the order of the values, by a bitonic network along the tokens.
-When a gradient is needed, the integers hold the positions below the values, which makes the sort
+When a gradient is needed, the low bits of the integers hold the positions. This makes the sort
 stable and returns the source of each value.
 
 With a mask, real tokens come first, `length` is their number, and `steps` are those of the sample.

@@ -34,5 +34,5 @@ def to_key(bits, mirror):
 
 
 def is_minus_zero(key, mirror):
-    """Return 1 for the key of -0.0, which is -1; added, it becomes the key of 0.0."""
+    """Return 1 for the key of -0.0, which is -1; their sum is 0, the key of 0.0."""
     return ((key == -1) & (mirror > 0)).astype(key.dtype)

@@ -4,7 +4,7 @@ A kind of permutation is a module or an object with four functions. `real` marks
 and is None if all tokens are real. `residuals` holds the order, which depends on the data:
 
 * `values(x, real, plan)`: the result,
-* `values_and_trace(x, real, plan)`,
+* `values_and_residuals(x, real, plan)`: the result, and the residuals,
 * `take(x, real, residuals, plan)`: the same permutation of another tensor,
 * `undo(x, real, residuals, plan)`: the transpose of `take`, its inverse.
 """

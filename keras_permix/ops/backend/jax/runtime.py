@@ -271,7 +271,7 @@ def limit_of_tpu(call):
 
 @lru_cache(maxsize=256)
 def part_of(tokens):
-    """Return the tokens of the largest parts that kernels hold, even if `tokens` is even."""
+    """Return the tokens of the largest parts for kernels, an even number if `tokens` is even."""
     step = 2 - tokens % 2
     return max(size for size in range(step, LARGEST + 1, step) if tokens % size == 0)
 

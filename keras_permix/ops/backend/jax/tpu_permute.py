@@ -131,7 +131,7 @@ class Words:
         return result if name == "sort_pairs" else [result]
 
     def _shifted_in_parts(self, name, plan, *arrays, **options):
-        """Call it for long samples: kernels shift and swap within parts, and XLA shifts parts."""
+        """For long samples, let kernels shift and swap within parts, and XLA shift parts."""
         batch, tokens, channels = arrays[0].shape
         size = part_of(tokens)
         count = tokens // size

@@ -1,7 +1,7 @@
 """Sort groups in TensorFlow, for each sample (tokens, channels).
 
 Groups are sorted as integers in the order of the values, by a bitonic network along the tokens.
-When a gradient is needed, the integers hold the positions below the values, which makes the sort
+When a gradient is needed, the low bits of the integers hold the positions. This makes the sort
 stable and returns the source of each value. The first `length` tokens of a sample are real, or all
 tokens if it is None.
 """

@@ -1,7 +1,7 @@
 """Pack real tokens to the front, shift them, and unpack them, in TensorFlow.
 
-Shifts are gathers by a table. It is constant, or made at run time for a mask or an unknown number
-of tokens; the same gather then packs or unpacks.
+Shifts are gathers by a table. The table is constant, or made at run time for a mask or an unknown
+number of tokens. In the latter case, the same gather also packs or unpacks.
 """
 
 from typing import NamedTuple

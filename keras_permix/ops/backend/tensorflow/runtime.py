@@ -17,8 +17,8 @@ def has_data(x):
 def require(x, holds, message, size):
     """Return `x`, or raise an error with the message and the size.
 
-    XLA omits assertions, but compiles for known sizes and rejects an invalid reshape: here to one
-    token too few.
+    XLA omits assertions, but it compiles for known sizes and rejects invalid reshapes. If the check
+    fails, `x` is therefore reshaped to one token too few.
     """
     with tf.control_dependencies([tf.debugging.Assert(holds, [message, size])]):
         batch, tokens, *others = tf.unstack(tf.shape(x))
@@ -48,7 +48,7 @@ def make_runners(function, x, weights):
         return [result, *tape.gradient(result, [x, *weights], output_gradients=cotangent)]
 
     forward = tf.function(lambda x: [function(x)], jit_compile=True)
-    # An argument, because XLA would compute the gradient of a constant while compiling.
+    # Passed as an argument: XLA would compute the gradient of a constant while compiling.
     cotangent = tf.ones_like(function(x))
     return lambda: forward(x), lambda: both(x, cotangent)
 

@@ -1,8 +1,8 @@
 """Sort groups along the tokens, in PyTorch.
 
-Both functions take (x, lengths, plan, traced) and sort the first `lengths` tokens of every sample,
-or all tokens, in groups; the last group may be shorter. They return the sorted tensor and, if
-`with_residuals`, the source token of each value, in the smallest integer dtype.
+Both functions take (x, lengths, plan, with_residuals). They sort the first `lengths` tokens of
+every sample, or all tokens, in groups; the last group may be shorter. They return the sorted tensor
+and, if `with_residuals`, the source token of each value, in the smallest integer dtype.
 """
 
 import torch

@@ -2,7 +2,7 @@
 
 NumPy sorts contiguous integers in vector registers, many times faster than PyTorch. Floats become
 integers of the same order. If positions are needed, an integer of twice the width holds the value
-above its token, which makes the sort stable.
+in its high bits and the token in its low bits, which makes the sort stable.
 """
 
 import sys

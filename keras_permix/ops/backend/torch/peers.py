@@ -41,7 +41,7 @@ PEERS = {"timm": _timm, "torch_nn": _Plain}
 def make(peer, sizes, batch, dtype):
     """Return a model, and functions that predict a batch, train on it, and save the model.
 
-    The last returns a function that loads the model.
+    The function that saves the model returns a function that loads it.
     """
     device, dtype = keras.ops.zeros(1).device, getattr(torch, dtype)
     module = PEERS[peer](**sizes).to(device)

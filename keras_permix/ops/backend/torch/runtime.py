@@ -61,7 +61,10 @@ def at_hand(x):
 
 
 def require(x, holds, message, size):
-    """Return `x`, or raise an error for the traced sizes; exported programs check no others."""
+    """Return `x`, or raise an error for the traced sizes.
+
+    Exported programs do not check other sizes.
+    """
     if not bool(holds):
         raise ValueError(f"{message}{int(size)}")
     return x

@@ -49,7 +49,7 @@ def shift_kernel(
         number = tl.arange(0, HELD)[:, None]
         first, needed, source = held_positions(number, window, limit, TOKENS, HELD)
         KEPT: tl.constexpr = HELD == TOKENS and HELD * CHANNELS <= 8192
-        # For more values, kept pointers would take 8 bytes each of shared memory.
+        # With more values, each pointer that is kept would take 8 bytes of shared memory.
         source = token if KEPT else token_at(order, source, length)
         held = load(x, source, channel, number < needed, channels, WIDE)
         row = held_row(position + read, first, begin, length, TOKENS, HELD)
@@ -143,10 +143,11 @@ def wrap(position, length):
 
 
 class Program(NamedTuple):
-    """Hold a kernel and all arguments except arrays, for the caller of a framework to start.
+    """Hold a kernel and all its arguments except arrays.
 
-    Callers are functions `run(program, arrays, results)`. `arrays` maps parameters to arrays or
-    None, and `results` maps parameters to shapes and dtypes. They return the results.
+    Each framework has a function `run(program, arrays, results)` that starts the kernel and returns
+    the results. `arrays` maps parameters to arrays or None, and `results` maps parameters to shapes
+    and dtypes.
     """
 
     kernel: Any

@@ -1,8 +1,9 @@
 """Sort every channel in groups of up to 16,384 tokens, and undo it, in one pass each.
 
 A program sorts some groups of some channels by `network.py`. Floats become integers of the same
-order. If a gradient is needed, integers hold the value above its position, which makes the sort
-stable. The residuals are the positions in the group, in one or two bytes. The gradient sorts by it.
+order. If a gradient is needed, the low bits of the integers hold the position, which makes the sort
+stable. The residuals are the positions in the group, in one or two bytes. The gradient sorts by
+them.
 """
 
 from typing import NamedTuple
