@@ -54,7 +54,7 @@ def main():
     test = [array[: arguments.images] for array in data.test]
 
     same_size = accuracy(CSPViT.from_preset("cifar10_small"), *test)
-    print(f"32 pixels, pretrained: {same_size:.1f} % correct", flush=True)
+    print(f"32 pixels, pretrained: {same_size:.1f} % top-1", flush=True)
     for name, load_weights in (("pretrained at 32 pixels", True), ("from scratch", False)):
         keras.utils.set_random_seed(0)
         model = CSPViT.from_preset(
@@ -63,7 +63,7 @@ def main():
         before = accuracy(model, *test)
         fine_tune(model, *train, batch_size)
         print(
-            f"{arguments.size} pixels, {name}: {before:.1f} % correct, "
+            f"{arguments.size} pixels, {name}: {before:.1f} % top-1, "
             f"{accuracy(model, *test):.1f} % after {steps} steps",
             flush=True,
         )

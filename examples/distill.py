@@ -45,9 +45,9 @@ def main():
 
     keras.utils.set_random_seed(0)
     teacher = ViT.from_preset("cifar10_small")
-    print(f"attention: {accuracy(teacher, *test):.1f} % correct", flush=True)
+    print(f"attention: {accuracy(teacher, *test):.1f} % top-1", flush=True)
     student = swap_mixer(teacher, arguments.mixer)
-    print(f"{arguments.mixer}, swapped: {accuracy(student, *test):.1f} % correct", flush=True)
+    print(f"{arguments.mixer}, swapped: {accuracy(student, *test):.1f} % top-1", flush=True)
     batches = Pipeline(
         images, labels, batch_size=arguments.batch_size, shuffle=True, seed=0, drop_remainder=True,
         augment=make_augmentation(dict(crop_padding=4, flip=True), 0, 10),
@@ -57,7 +57,7 @@ def main():
     optimizer = keras.optimizers.AdamW(rate, weight_decay=0.05)
     distill(student, teacher, batches, optimizer=optimizer, epochs=arguments.epochs, verbose=2)
     print(
-        f"{arguments.mixer}, distilled: {accuracy(student, *test):.1f} % correct after {steps} "
+        f"{arguments.mixer}, distilled: {accuracy(student, *test):.1f} % top-1 after {steps} "
         f"steps of {arguments.batch_size} images",
         flush=True,
     )

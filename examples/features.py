@@ -54,7 +54,7 @@ def main():
 
     def report(name, vectors):
         score = accuracy(vectors[0], labels, vectors[1], test_labels)
-        print(f"{name}: {score:.1f} % correct")
+        print(f"{name}: {score:.1f} % top-1")
 
     pixels = [images.reshape(len(images), -1).astype("float32") for images in (train, test)]
     report("pixels", pixels)

@@ -106,7 +106,7 @@ def main():
             train(model, *learned, classes, batch_size, count)
             right = accuracy(model, *measured)
             print(
-                f"{name} at {side} pixels, {start}: {right:.1f} % correct after {count} steps of "
+                f"{name} at {side} pixels, {start}: {right:.1f} % top-1 after {count} steps of "
                 f"{batch_size} images",
                 flush=True,
             )

@@ -62,7 +62,7 @@ def main():
             seconds[dtype] = min(seconds[dtype], time.perf_counter() - start)
     for dtype, model in models.items():
         print(
-            f"{dtype}: {size(model) / 1e6:.2f} MB of weights, {scores[dtype]:.1f} % correct, "
+            f"{dtype}: {size(model) / 1e6:.2f} MB of weights, {scores[dtype]:.1f} % top-1, "
             f"{seconds[dtype] / seconds['float32']:.1f} times as long as float32"
         )
 

@@ -23,7 +23,7 @@ CAT, DOG = 3, 5
 def classify(model, images, labels):
     """Predict the classes of images, print the accuracy, and return the classes."""
     predicted = model.predict(images, verbose=0).argmax(axis=-1)
-    print(f"{len(images)} CIFAR-10 test images: {100 * np.mean(predicted == labels):.1f} % correct")
+    print(f"{len(images)} CIFAR-10 test images: {100 * np.mean(predicted == labels):.1f} % top-1")
     return predicted
 
 

@@ -38,7 +38,7 @@ def main():
     parser.add_argument("--workers", type=int, default=2, help="processes that share each batch")
     parser.add_argument("--gpu", action="store_true", help="a GPU for each worker")
     parser.add_argument("--failures", type=int, default=3, help="number of restarts")
-    parser.add_argument("--smoke", action="store_true", help="two short epochs of generated images")
+    parser.add_argument("--smoke", action="store_true", help="two short epochs on generated images")
     arguments = parser.parse_args()
 
     out = Path(arguments.out).absolute()

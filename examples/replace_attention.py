@@ -68,7 +68,7 @@ def main():
         accuracy = model.evaluate(*test, verbose=0, return_dict=True)["accuracy"]
         print(
             f"{mix.__name__:>12}: {model.count_params():,} parameters, "
-            f"{seconds / 2:.1f} s per epoch, {100 * accuracy:.1f} % correct"
+            f"{seconds / 2:.1f} s per epoch, {100 * accuracy:.1f} % top-1"
         )
 
 

@@ -64,7 +64,7 @@ def main():
 
     model = ViT.from_preset("cifar10_small", dtype=arguments.dtype)
     depth = model.get_config()["num_layers"]
-    print(f"attention in {depth} blocks: {accuracy(model, *test):.1f} % correct", flush=True)
+    print(f"attention in {depth} blocks: {accuracy(model, *test):.1f} % top-1", flush=True)
     for block in reversed(range(depth)):
         model = swap_mixer(model, arguments.mixer, layers=[block])
         swapped = accuracy(model, *test)
@@ -72,7 +72,7 @@ def main():
         fine_tune(model, images, labels, count, arguments.rate, batch_size, seed=block)
         print(
             f"{arguments.mixer} from block {block} on: {model.count_params():,} parameters, "
-            f"{swapped:.1f} % correct, {accuracy(model, *test):.1f} % after {count} steps",
+            f"{swapped:.1f} % top-1, {accuracy(model, *test):.1f} % after {count} steps",
             flush=True,
         )
 

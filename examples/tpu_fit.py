@@ -26,7 +26,7 @@ def main():
     parser.add_argument("--data-dir", help="folder of the data; else KERAS_PERMIX_DATA or download")
     parser.add_argument("--steps", type=int, default=50, help="steps between two reads of the loss")
     parser.add_argument("--workers", type=int, default=4, help="threads that make batches")
-    parser.add_argument("--smoke", action="store_true", help="two short epochs of generated images")
+    parser.add_argument("--smoke", action="store_true", help="two short epochs on generated images")
     arguments = parser.parse_args()
 
     small = {"model": {"num_layers": 1, "hidden_dim": 16}} if arguments.smoke else {}

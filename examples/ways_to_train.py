@@ -141,7 +141,7 @@ def main():
         took, peak = found[way]
         memory = "" if peak is None else f", {peak:.0f} MB"
         print(
-            f"{way}: {trained:,} trained parameters, {scores[way]:.1f} % correct, "
+            f"{way}: {trained:,} trained parameters, {scores[way]:.1f} % top-1, "
             f"a step takes {took / first:.2f} times as long as {models[0][0]}{memory}"
         )
 

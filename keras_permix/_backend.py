@@ -47,7 +47,7 @@ def check():
     installed = installed_backends()
     if not installed:
         raise ImportError(
-            'Keras needs a backend: pip install "keras_permix[jax]", or [tensorflow], or [torch].'
+            'Keras requires a backend: pip install "keras_permix[jax]", [tensorflow] or [torch].'
         )
     if name := os.environ.get("KERAS_BACKEND"):
         check_installed("KERAS_BACKEND", name)
@@ -91,7 +91,7 @@ def settings():
         return {}
     except ValueError as error:
         raise ValueError(
-            'Keras\' settings file must hold a JSON object with the name of a "backend". Correct '
+            'The Keras settings must be a JSON object with the name of a "backend". Correct '
             f"or remove it. Received: {path} ({error})"
         ) from error
     return settings

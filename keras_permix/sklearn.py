@@ -56,8 +56,8 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     shape = np.shape(model.make_inputs(0, 1))[1:]
     if math.prod(shape) != np.shape(X)[1]:
         raise ValueError(
-            f"`X` must hold images of the shape {shape} in its rows, or set `image_size`. "
-            f"Received: X.shape={np.shape(X)}"
+            f"Each row of `X` must be an image of shape {shape}. For other sizes, set "
+            f"`image_size`. Received: X.shape={np.shape(X)}"
         )
     rows = keras.Input((math.prod(shape),))
     logits = model(keras.layers.Reshape(shape)(rows))

@@ -101,7 +101,8 @@ def test_missing_backend_raises(machine, monkeypatch):
 def test_command_saves_backend(machine, tmp_path, capsys):
     machine(["jax", "torch"], json.dumps({"floatx": "float16", "backend": "tensorflow"}))
     assert main(["backend", "torch"]) == 0
-    assert capsys.readouterr().out == f"torch, kept in {tmp_path / 'keras.json'}\n"
+    path = tmp_path / "keras.json"
+    assert capsys.readouterr().out == f"default backend: torch, saved in {path}\n"
     settings = json.loads((tmp_path / "keras.json").read_text())
     assert settings == {"floatx": "float16", "backend": "torch"}
 
@@ -116,12 +117,12 @@ def test_command_prints_backend(machine, monkeypatch, capsys):
     monkeypatch.setattr(_backend, "_chosen", None)
     assert main(["backend"]) == main(["backend", "torch"]) == 0
     absent, *others, kept = capsys.readouterr().out.splitlines()
-    started = "Keras starts with tensorflow, which is not installed (installed: jax)"
-    assert absent == f"{started}; permix takes jax"
+    started = "default backend: tensorflow, which is not installed (installed: jax)"
+    assert absent == f"{started}; permix uses jax"
     assert others == [
-        f"Keras starts with {name} (installed: jax, torch)" for name in ("torch", "jax")
+        f"default backend: {name} (installed: jax, torch)" for name in ("torch", "jax")
     ]
-    assert kept.endswith("keras.json; KERAS_BACKEND=jax goes first")
+    assert kept.endswith("keras.json; KERAS_BACKEND=jax overrides it")
 
 
 @pytest.mark.parametrize("settings", ["{", "[1]", '{"backend": ["jax"]}'])
@@ -129,7 +130,7 @@ def test_command_reports_damaged_settings(settings, machine, tmp_path, capsys):
     assert machine(["jax"], settings) == "jax"
     assert main(["backend"]) == 2
     error = capsys.readouterr().err
-    assert "Keras' settings file must hold a JSON object" in error
+    assert "The Keras settings must be a JSON object" in error
     assert f"Received: {tmp_path / 'keras.json'} (" in error
     assert main(["list"]) == 0
 

@@ -53,7 +53,7 @@ def test_tutorial(path, tmp_path):
 
 def test_quickstart(tmp_path):
     printed = run("quickstart.py", "--out", str(tmp_path))
-    accuracy = float(re.search(r"CIFAR-10 test images: ([\d.]+) % correct", printed)[1])
+    accuracy = float(re.search(r"CIFAR-10 test images: ([\d.]+) % top-1", printed)[1])
     assert accuracy > 70
     assert (tmp_path / "quickstart.png").read_bytes().startswith(b"\x89PNG")
     assert float(re.search(r"logits differ by at most (\S+)", printed)[1]) < 1e-5
@@ -81,7 +81,7 @@ def test_mixing_figures(tmp_path):
 
 def test_replace_attention():
     printed = run("replace_attention.py")
-    scores = re.findall(r"(\w+): ([\d,]+) parameters, .* ([\d.]+) % correct", printed)
+    scores = re.findall(r"(\w+): ([\d,]+) parameters, .* ([\d.]+) % top-1", printed)
     assert [name for name, _, _ in scores] == ["attention", "permutation"]
     counts = [int(count.replace(",", "")) for _, count, _ in scores]
     assert counts[1] < counts[0]
@@ -116,7 +116,7 @@ def test_swap_mixer():
 
 def test_distill():
     printed = run("distill.py", "--smoke")
-    assert re.findall(r"(.*): [\d.]+ % correct", printed) == [
+    assert re.findall(r"(.*): [\d.]+ % top-1", printed) == [
         "attention", "csp, swapped", "csp, distilled"
     ]  # fmt: skip
     assert "after 2 steps of 16 images" in printed
@@ -124,7 +124,7 @@ def test_distill():
 
 def test_another_size():
     printed = run("another_size.py", "--smoke", "--size", "40")
-    found = re.findall(r"40 pixels, (.*): [\d.]+ % correct, [\d.]+ % after 1 steps", printed)
+    found = re.findall(r"40 pixels, (.*): [\d.]+ % top-1, [\d.]+ % after 1 steps", printed)
     assert found == ["pretrained at 32 pixels", "from scratch"]
     assert "32 pixels, pretrained: " in printed
 
@@ -142,7 +142,7 @@ def test_ways_to_train(backend):
     pytest.importorskip(backend)
     ways = ("plain", *WAYS[backend])
     printed = run("ways_to_train.py", "--smoke", "--rounds", "1", "--ways", *ways, backend=backend)
-    found = dict(re.findall(r"(\w+): ([\d,]+) trained parameters, [\d.]+ % correct, ", printed))
+    found = dict(re.findall(r"(\w+): ([\d,]+) trained parameters, [\d.]+ % top-1, ", printed))
     # Rank 4 in four dense layers of six blocks and in the patch embedding; last norm, head.
     low_rank = 4 * (6 * (2 * (128 + 128) + 2 * (128 + 256)) + 48 + 128) + 2 * 128 + 129 * 10
     assert list(found) == list(ways)
@@ -152,7 +152,7 @@ def test_ways_to_train(backend):
 
 def test_features():
     printed = run("features.py", "--smoke")
-    scores = [float(score) for score in re.findall(r": ([\d.]+) % correct", printed)]
+    scores = [float(score) for score in re.findall(r": ([\d.]+) % top-1", printed)]
     assert "pixels: " in printed and "after block 5: " in printed and "all blocks: " in printed
     assert len(scores) == 8 and min(scores) > 20  # generated classes differ in color
 
@@ -169,7 +169,7 @@ def test_export(tmp_path):
 
 def test_quantize():
     printed = run("quantize.py", "--smoke", "--rounds", "1")
-    found = re.findall(r"(\w+): ([\d.]+) MB of weights, ([\d.]+) % correct", printed)
+    found = re.findall(r"(\w+): ([\d.]+) MB of weights, ([\d.]+) % top-1", printed)
     assert [dtype for dtype, _, _ in found] == ["float32", "int8", "int4"]
     sizes = [float(size) for _, size, _ in found]
     assert sizes[0] > 3 * sizes[1] and sizes[1] > 1.4 * sizes[2]
@@ -238,7 +238,7 @@ def test_simpletron_from_bert():
 
 def test_fine_tune():
     printed = run("fine_tune.py", "--smoke")
-    line = r"([\w-]+) at (\d+) pixels, (.*): [\d.]+ % correct after (\d+) steps"
+    line = r"([\w-]+) at (\d+) pixels, (.*): [\d.]+ % top-1 after (\d+) steps"
     assert re.findall(line, printed) == [
         ("CIFAR-10", "16", "pretrained", "2"), ("CIFAR-10", "16", "from scratch", "2"),
         ("photographs", "24", "pretrained", "1"), ("photographs", "24", "from scratch", "1"),

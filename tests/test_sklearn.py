@@ -33,7 +33,7 @@ ROWS, CLASSES = np.zeros((4, 192)), np.eye(2)[[0, 1, 0, 1]]
     [
         (ROWS, CLASSES, "simpletron/test", "`preset` must classify images.*simpletron/test"),
         (ROWS, CLASSES, "graphormer/test", "`preset` must classify images.*graphormer/test"),
-        (ROWS[:, 1:], CLASSES, "cspvit/test", r"images of the shape \(8, 8, 3\).*\(4, 191\)"),
+        (ROWS[:, 1:], CLASSES, "cspvit/test", r"image of shape \(8, 8, 3\).*\(4, 191\)"),
         (ROWS, CLASSES[:, 0], "cspvit/test", r"`X` must have.*y.shape=\(4,\)"),
         (ROWS.tolist(), CLASSES[:3], "cspvit/test", r"X.shape=\(4, 192\), y.shape=\(3, 2\)"),
     ],

@@ -45,13 +45,13 @@ def check(dist):
         files.add("keras_permix/py.typed")  # marks the package as typed
         if wheel.stat().st_size > WHEEL_LIMIT:
             raise ValueError(
-                f"A wheel must hold at most {WHEEL_LIMIT:,} bytes. "
+                f"A wheel must contain at most {WHEEL_LIMIT:,} bytes. "
                 f"Received: {wheel.stat().st_size:,}"
             )
         files = {name for name in files if not fnmatch(name, LEFT_OUT)}
         if lacking := sorted(files - set(file.namelist())):
             raise ValueError(
-                f"The wheel must hold types and the sdist's presets. It lacks {lacking}"
+                f"The wheel must contain types and the sdist's presets. It lacks {lacking}"
             )
         (metadata,) = (name for name in file.namelist() if name.endswith("dist-info/METADATA"))
         check_metadata(file.read(metadata))
@@ -65,7 +65,7 @@ def check_names(names, held=HELD):
     others = sorted(name for name in folders - set(held) if not name.endswith(".dist-info"))
     if others:
         raise ValueError(
-            f"A release holds {', '.join(held)} and no other folder. Received: {others}"
+            f"A release contains {', '.join(held)} and no other folder. Received: {others}"
         )
 
 

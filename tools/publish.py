@@ -16,7 +16,7 @@ from keras_permix.utils.files import write_text
 from keras_permix.zoo import preset_info
 
 ROOT = Path(__file__).resolve().parents[1]
-STORY = ("README.md", "log.csv", "curves.png")
+REPORT = ("README.md", "log.csv", "curves.png")
 PREFIX = ".publish"  # of the temporary folder
 BEGUN = "begun"  # file with the name of the preset, written once all files are copied
 
@@ -41,31 +41,31 @@ def publish(run, root=ROOT):
     recover(root)
     with tempfile.TemporaryDirectory(dir=root, prefix=PREFIX) as folder:
         moves = moves_of(Path(folder), record["name"], root)
-        (preset, weights, _), (story, told, _) = moves
+        (preset, weights, _), (report, published, _) = moves
         shutil.copytree(run / "preset", preset)
-        if told.is_dir():
-            shutil.copytree(told, story)
-        story.mkdir(exist_ok=True)
-        for file in STORY:
-            shutil.copy(run / file, story / file)
+        if published.is_dir():
+            shutil.copytree(published, report)
+        report.mkdir(exist_ok=True)
+        for file in REPORT:
+            shutil.copy(run / file, report / file)
         write_text(Path(folder, BEGUN), record["name"])
         try:
-            for new, home, kept in moves:
-                for path in (home, kept):
+            for new, home, backup in moves:
+                for path in (home, backup):
                     path.parent.mkdir(parents=True, exist_ok=True)
                 if home.exists():
-                    os.rename(home, kept)
+                    os.rename(home, backup)
                 os.rename(new, home)
         except BaseException:
             put_back(moves)
             raise
-    return [weights, told]
+    return [weights, published]
 
 
 def moves_of(folder, name, root):
     """Return (new, final, backup) paths of the preset, and of its card, log and curves."""
     homes = (root / "weights" / name, root / "zoo" / name)
-    news = (folder / "preset", folder / "story")
+    news = (folder / "preset", folder / "report")
     return [
         (new, home, folder / "old" / home.relative_to(root))
         for new, home in zip(news, homes, strict=True)
@@ -84,11 +84,11 @@ def recover(root):
 
 def put_back(moves):
     """Restore the old folders; nothing is lost if the process is killed after any step."""
-    for new, home, kept in moves:
+    for new, home, backup in moves:
         if not new.exists():
             os.rename(home, new)
-        if kept.exists():
-            os.rename(kept, home)
+        if backup.exists():
+            os.rename(backup, home)
 
 
 def _check(record, run):

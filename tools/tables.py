@@ -295,15 +295,13 @@ def in_range(row):
 
 
 def peers():
-    """Yield a row per backend and model: first step, step, and memory by task."""
+    """One row per backend and model: first step, step, and memory to load, predict and train."""
     memory = (f"{what}, MB" for what in ("load", "predict", "step"))
-    yield ("backend", "model", "parameters", "first step, s", "step, ms", *memory)
-    columns = ("parameters", "first_step_s", "step_ms", "load_mb", "forward_mb", "step_mb")
+    yield ("backend", "case", "model", "parameters", "first step, s", "step, ms", *memory)
+    columns = ("case", "model", "parameters", "first_step_s", "step_ms")
     for backend in BACKENDS:
         for row in read("xeon", f"peers_{backend}"):
-            text = row["case"].startswith("text")
-            model = f"{row['case']}: {row['model']}" if text else row["model"]
-            yield (backend, model, *map(row.get, columns))
+            yield (backend, *map(row.get, (*columns, "load_mb", "forward_mb", "step_mb")))
 
 
 def bundles():

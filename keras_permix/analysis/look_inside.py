@@ -87,7 +87,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     mask = next((one.mask for one in maps if one.mask is not None), None)
     if mask is not None and not mask.any(axis=1).all():
         raise ValueError(
-            "`inputs` must hold at least one real token per sample. "
+            "`inputs` must contain at least one real token per sample. "
             f"Received: a mask without any in sample {mask.any(axis=1).argmin()}"
         )
     features = [_real_tokens(tokens, mask) for tokens in model.features(inputs)]
@@ -127,7 +127,7 @@ def rollout(maps: list[np.ndarray]) -> np.ndarray:
     Reference: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020.
     """
     if not maps:
-        raise ValueError("`maps` must hold at least one map. Received: maps=[]")
+        raise ValueError("`maps` must contain at least one map. Received: maps=[]")
     skip = product = np.eye(len(maps[0]))
     for matrix in maps:
         sums = abs(matrix).sum(axis=1, keepdims=True)

@@ -78,7 +78,7 @@ def _explain(error):
         return error
     if is_out_of_memory(error):
         return (
-            "Model and batch must fit into memory; reduce their sizes. "
+            "The model and the batch must fit into memory; reduce their sizes. "
             f"Received: {str(error)[:200] or error!r}"
         )
     return f"{type(error).__name__}: {error} (this is a bug, run with --traceback)"

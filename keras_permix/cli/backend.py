@@ -24,17 +24,17 @@ def run(arguments):
         kept = _backend.settings().get("backend", _backend.DEFAULT)
         name = first or kept
         absent = "" if name in installed else ", which is not installed"
-        taken = f"; permix takes {installed[0]}" if absent and installed and not first else ""
+        taken = f"; permix uses {installed[0]}" if absent and installed and not first else ""
         known = ", ".join(installed) or "none"
-        print(f"Keras starts with {name}{absent} (installed: {known}){taken}")
+        print(f"default backend: {name}{absent} (installed: {known}){taken}")
     else:
         _backend.check_installed("NAME", arguments.name)
-        beside = f"; KERAS_BACKEND={first} goes first" if first else ""
-        print(f"{arguments.name}, kept in {_keep(arguments.name)}{beside}")
+        beside = f"; KERAS_BACKEND={first} overrides it" if first else ""
+        print(f"default backend: {arguments.name}, saved in {_save(arguments.name)}{beside}")
     return 0
 
 
-def _keep(backend):
+def _save(backend):
     """Store a backend in keras.json and keep the other settings. Return the path."""
     import json
 

@@ -72,7 +72,7 @@ def run(arguments):
     left_out = () if chip else getattr(bench, "OF_ACCELERATORS", ())
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
-        raise ValueError(f"`--cases` must be some of {list(bench.CASES)}. Received: {cases}")
+        raise ValueError(f"`--cases` must be among {list(bench.CASES)}. Received: {cases}")
     batch = check_positive_or_none("--batch-size", getattr(arguments, "batch_size", None))
     if batch is not None and bench is not bench_lra:
         raise ValueError(
@@ -121,7 +121,7 @@ def run(arguments):
         writer(arguments.out, [*bench.COLUMNS, *about]) as write,
     ):
         for case in cases:
-            end = "is done"
+            end = "done"
             try:
                 for row in bench.measure(case, arguments.repeats, arguments.dtype, **own):
                     rows.append(row)
@@ -129,8 +129,8 @@ def run(arguments):
             except Exception as error:  # Each backend raises different exceptions.
                 if not is_out_of_memory(error):
                     raise
-                end = "does not fit into memory"
-            print(f"{len(rows)} rows, {case} {end}", file=sys.stderr, flush=True)
+                end = "out of memory"
+            print(f"{len(rows)} rows, {case}: {end}", file=sys.stderr, flush=True)
     if not rows:
         raise MemoryError("no case fits into memory")
     print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
@@ -144,7 +144,7 @@ def draw(bench, rows, path):
     if find_spec("matplotlib"):
         bench.plot(rows, path)
     else:
-        print(f"{path.name} is not written: matplotlib is not installed.", file=sys.stderr)
+        print(f"{path.name} was not written: matplotlib is not installed.", file=sys.stderr)
 
 
 def check_replaced(path, columns):
@@ -155,7 +155,7 @@ def check_replaced(path, columns):
             first = file.readline().strip()
         # An earlier version had fewer columns.
         ours = not path.stat().st_size or set(first.split(",")) <= set(columns)
-        found = f"{path}, which begins with {first[:60]!r}"
+        found = f"{path}, which starts with {first[:60]!r}"
     else:
         ours, found = not drawing.exists(), f"{path}, but {drawing.name} exists"
     if not ours:

@@ -90,7 +90,7 @@ def _of_file(path, changes):
         model = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Unknown classes and other files raise many types.
         raise ValueError(
-            "A `.keras` file must contain a model of layers of Keras and this package. "
+            "A `.keras` file must contain a model made of layers of Keras and keras_permix. "
             f"Received: {path} ({type(error).__name__}: {error})"
         ) from error
     if isinstance(model, ZooModel):

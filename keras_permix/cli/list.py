@@ -40,5 +40,5 @@ def _read(path):
     except (ValueError, RecursionError) as error:
         raise ValueError(f"`{path}` must be valid JSON. Received: {error}") from error
     if not isinstance(read, dict):
-        raise ValueError(f"`{path}` must hold a JSON object. Received: {read!r}")
+        raise ValueError(f"`{path}` must contain a JSON object. Received: {read!r}")
     return read

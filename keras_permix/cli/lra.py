@@ -21,7 +21,7 @@ from keras_permix.utils.formatting import counted
 
 ALL = ("listops", "text", "retrieval", "image", "pathfinder")
 GUESSING = {
-    "listops": "The most frequent of 10 classes has about 15 %.",
+    "listops": "The most frequent of 10 classes makes up about 15 %.",
     "image": "Chance gives 10 %.",
 }
 

@@ -101,7 +101,7 @@ def read_inputs(task, words, source):
         groups += [line.split("\t") if size > 1 else [line] for line in lines if line.strip()]
         if wrong := [group for group in groups if len(group) != size]:
             raise ValueError(
-                f"`--from` must hold {size} texts per line, separated by a tab. "
+                f"`--from` must contain {size} texts per line, separated by a tab. "
                 f"Received: {wrong[0]} in {source}"
             )
     if task.own_sources:  # images
@@ -111,7 +111,7 @@ def read_inputs(task, words, source):
             for path in (images_in(Path(word)) if os.path.isdir(word) else [word])
         ]
     if not groups:
-        raise ValueError("`INPUT` or `--from` must give at least one input. Received: none")
+        raise ValueError("`INPUT` or `--from` must give at least one input. Received: no input")
     return groups
 
 

@@ -58,7 +58,7 @@ def run(arguments):
         number = counted(len(presets), "preset")
         print(f"{backend}: {number}", file=sys.stderr, flush=True)
         for count, result in enumerate(verify_on(backend, presets), 1):
-            progress = f"{backend} {count}/{len(presets)}: {result['preset']} is done"
+            progress = f"{backend} {count}/{len(presets)}: {result['preset']} checked"
             print(progress, file=sys.stderr, flush=True)
             rows.append((result["preset"], backend, *_judge(result)))
             if "problem" in result:
@@ -105,7 +105,9 @@ def verify_on(backend, presets):
                 yield json.loads(line)
         process.wait()
         said.seek(0)
-        problem = (said.read().strip().splitlines() or ["it ended without output"])[-1]
+        problem = (
+            said.read().strip().splitlines() or ["the process ended without an error message"]
+        )[-1]
     for preset in presets[answered:]:
         yield {"preset": preset, "problem": problem}
 
@@ -113,5 +115,5 @@ def verify_on(backend, presets):
 def _judge(result):
     if "problem" in result:
         return "–", "FAIL: see below"
-    verdict = "pass" if result["error"] <= result["atol"] else "FAIL: other outputs"
+    verdict = "pass" if result["error"] <= result["atol"] else "FAIL: outputs differ"
     return f"{result['error']:.1e} / {result['atol']:.0e}", verdict

@@ -65,7 +65,7 @@ class Source:
     def __getitem__(self, part: slice | np.ndarray) -> Self:
         if not isinstance(part, slice | np.ndarray):
             raise TypeError(
-                "A source takes a slice or an array of indices; `read` returns samples. "
+                "A source accepts slices and arrays of indices; to get samples, call `read`. "
                 f"Received: source[{part!r}]"
             )
         some = copy.copy(self)
@@ -142,7 +142,7 @@ def check_classes(name, train, test):
     """
     if len(set(train)) < 2 or not set(test) <= set(train):
         raise ValueError(
-            "A set must have at least two classes, and the test part no others than training. "
+            "A set must have at least two classes, and every test class must be in training. "
             f"Received: name={name!r}, {sorted(set(train))[:10]} for training, "
             f"{sorted(set(test))[:10]} for testing"
         )

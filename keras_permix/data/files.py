@@ -55,34 +55,34 @@ def data_folder(data_dir):
     if not folder:
         return None
     if not Path(folder).is_dir():
-        raise FileNotFoundError(f"{name} must be a folder that exists. Received: {folder}")
+        raise FileNotFoundError(f"{name} must be an existing folder. Received: {folder}")
     return Path(folder)
 
 
-def find_form(data_dir, forms, or_none=False):
-    """Find the first form of a set whose files exist.
+def find_layout(data_dir, layouts, or_none=False):
+    """Find the first file layout of a set that exists in the data folder.
 
     Args:
         data_dir: Folder of the set. `None`: the folder in `KERAS_PERMIX_DATA`.
-        forms: Iterable of tuples, the names of all files or folders of each form.
-        or_none: Whether to return `None`, for a download, if `data_dir` is `None` and no form is
-            found.
+        layouts: Iterable of tuples, the names of all files or folders of each layout.
+        or_none: Whether to return `None`, for a download, if `data_dir` is `None` and no
+            layout is found.
 
     Returns:
         The folder, and the tuple of names.
 
     Raises:
-        FileNotFoundError: If no form is found, or the folder does not exist.
+        FileNotFoundError: If no layout is found, or the folder does not exist.
     """
     folder = data_folder(data_dir)
-    for names in forms if folder else ():
+    for names in layouts if folder else ():
         if all((folder / name).exists() for name in names):
             return folder, names
     if or_none and data_dir is None:
         return None
-    listed = ", or ".join(" and ".join(dict.fromkeys(names)) for names in forms)
+    listed = ", or ".join(" and ".join(dict.fromkeys(names)) for names in layouts)
     raise FileNotFoundError(
-        f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that holds {listed}. "
+        f"Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to a folder that contains {listed}. "
         f"Received: {f'{folder} without these files' if folder else 'no folder'}"
     )
 
@@ -111,7 +111,7 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
 
     Args:
         name: Str, name of the set.
-        known: Dict from names of known sets to tuples of `Files`, one per form.
+        known: Dict from names of known sets to tuples of `Files`, one per file layout.
         data_dir: Folder of the files, or `None`.
         train, test: Files of a custom set; they may be the same file.
         splits: Tuple of the values in the column "split" for training and testing. `None` selects
@@ -125,9 +125,9 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
         FileNotFoundError: If a file is missing.
     """
     if train is None and test is None and name in known:
-        forms = {(files.train, files.test): files for files in known[name]}
-        folder, names = find_form(data_dir, forms)
-        return _parts(folder, forms[names])
+        layouts = {(files.train, files.test): files for files in known[name]}
+        folder, names = find_layout(data_dir, layouts)
+        return _parts(folder, layouts[names])
     if train is None or test is None:
         raise ValueError(
             f"`name` must be one of {', '.join(known)}, or `data` of the recipe must set the files "
@@ -142,7 +142,7 @@ def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
 
 
 class Files(NamedTuple):
-    """Locate the two parts of a set, in one of its forms.
+    """Locate the two parts of a set, in one of its file layouts.
 
     Args:
         train, test: Files or folders, relative to the data folder; they may be the same.
@@ -165,7 +165,7 @@ def _parts(folder, files):
     ]
     if not all(parts):
         raise ValueError(
-            "`train` and `test` must each hold at least one row. "
+            "`train` and `test` must each contain at least one row. "
             f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with "
             f"splits={files.splits}"
         )

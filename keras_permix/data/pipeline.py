@@ -210,7 +210,7 @@ def _check_sizes(inputs, batch_size, drop_remainder, steps):
     check_positive_or_none("steps", steps)
     check_integer("batch_size", batch_size)
     if not size_of(inputs):
-        raise ValueError("`inputs` must hold at least one sample. Received: no samples")
+        raise ValueError("`inputs` must contain at least one sample. Received: no samples")
     if drop_remainder and size_of(inputs) < batch_size:
         raise ValueError(
             "`batch_size` must be at most the number of samples, because training drops an "

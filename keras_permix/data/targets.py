@@ -71,8 +71,8 @@ def number_of(row: dict[str, Any], column: str) -> float:
         return number
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"Every row must have a number under {column!r}; set `labels` for other columns. "
-            f"Received: {shown(row)} ({type(error).__name__}: {error})"
+            f"Every row must have a number in the column {column!r}. For other columns, set "
+            f"`labels`. Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -80,7 +80,7 @@ def _flag_of(row, column):
     number = number_of(row, column)
     if number not in (0.0, 1.0):
         raise ValueError(
-            f"Every row must have 0 or 1 under {column!r}, a column of `labels`. "
+            f"Every row must have 0 or 1 in the column {column!r} of `labels`. "
             f"Received: {shown(row)}"
         )
     return number
@@ -90,8 +90,8 @@ def _flags_of(row, separator, names):
     given = _labels_of(row, separator)
     if unknown := [label for label in given if label not in names]:
         raise ValueError(
-            "A label must occur in the training part, too. "
-            f"Received: {unknown}, not of {list(names)[:10]}, in {shown(row)}"
+            "Every label must occur in the training part. "
+            f"Received: {unknown}, not among {list(names)[:10]}, in {shown(row)}"
         )
     return tuple(float(name in given) for name in names)
 

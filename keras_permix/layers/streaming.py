@@ -45,7 +45,7 @@ class Streaming:
         """
         if not self.built:
             raise ValueError(
-                "`initial_state` needs a built layer. Call the layer or its `build` first. "
+                "`initial_state` requires a built layer. Call the layer or its `build` first. "
                 f"Received: built={self.built}"
             )
         return self.make_state(batch_size)

@@ -108,7 +108,7 @@ class ShiftSchedule:
             return tuple(rule(channel, None, self) for channel in range(self.channels))
         if tokens is None or tokens * self.channels > LARGEST_TABLE:
             raise ValueError(
-                "A power schedule needs a known number of tokens and, with a mask, at most "
+                "A power schedule requires a known number of tokens and, with a mask, at most "
                 f"{LARGEST_TABLE} tokens times channels. Received: tokens={tokens}, {self}"
             )
         return ops.take(ops.convert_to_tensor(self._table(tokens)), lengths[..., 0], axis=0)
@@ -279,7 +279,7 @@ def _integers(name, steps, channels):
         ) from None
     if len(steps) != channels:
         raise ValueError(
-            f"`{name}` must hold one integer per channel. "
+            f"`{name}` must contain one integer per channel. "
             f"Received: len({name})={len(steps)}, channels={channels}"
         )
     return steps

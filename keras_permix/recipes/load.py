@@ -18,7 +18,7 @@ MOST_PARTS = 8  # of a dotted key
 def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> Recipe:
     """Read a recipe from a TOML file.
 
-    A recipe may name another as its `base` and change parts of it, and may hold `options`, named
+    A recipe may name another as its `base` and change parts of it, and may contain `options`, named
     sets of changes. Tables are merged key by key; a table with another `name` (another mixer,
     another optimizer) replaces the old one.
 
@@ -65,7 +65,7 @@ def read_values(path: Path, before: tuple[Path, ...] = ()) -> dict[str, Any]:
     if is_images(path):
         return images_recipe(path)
     if path in before:
-        raise ValueError(f"`base` must not lead back to the recipe. Received: {path}")
+        raise ValueError(f"`base` must not refer back to the recipe. Received: {path}")
     with open(path, "rb") as file:
         try:
             values = _without_none(tomllib.load(file))
@@ -97,11 +97,11 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         parts = key.strip().split(".")
         if not separator or not all(parts) or len(parts) > MOST_PARTS:
             raise ValueError(
-                f"An override must read `key=value`, with at most {MOST_PARTS - 1} dots in the "
-                f"key. Received: {override[:80]!r}"
+                f"An override must have the form `key=value`, with at most {MOST_PARTS - 1} dots "
+                f"in the key. Received: {override[:80]!r}"
             )
         if ".".join(parts) in seen:
-            raise ValueError(f"A value must be set once. Received: {override!r}, set before")
+            raise ValueError(f"A key must be set only once. Received: {override!r}, set before")
         seen.add(".".join(parts))
         value = parse_value(text)
         for part in reversed(parts):

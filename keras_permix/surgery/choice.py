@@ -11,7 +11,7 @@ from keras_permix.layers.parts.wrappers import parameters_of
 from keras_permix.surgery.projections import projections
 from keras_permix.utils.checks import check_integer, is_index, plain
 
-# Defaults of arguments that let attention do more than mix tokens.
+# With non-default values of these arguments, attention does more than mix tokens.
 BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
 
 
@@ -19,7 +19,7 @@ def indices(layers, names):
     """Return the indices of the selected mixers; `names` lists all mixers."""
     if not names:
         raise ValueError(
-            "`model` must hold Keras' `MultiHeadAttention` or a mixer of keras_permix. "
+            "`model` must contain Keras' `MultiHeadAttention` or a mixer of keras_permix. "
             "Received: a model with neither"
         )
     if layers is None:

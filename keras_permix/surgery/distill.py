@@ -135,7 +135,7 @@ class _Distiller(distillation.Distiller):
         if self.student_loss_weight:
             if y is None:
                 raise ValueError(
-                    f"`labels` needs `y`. Received: labels={self.student_loss_weight}, y=None"
+                    f"`labels` requires `y`. Received: labels={self.student_loss_weight}, y=None"
                 )
             if isinstance(y_pred, tuple):
                 y = (y,) * len(y_pred)  # only the first is used

@@ -116,7 +116,7 @@ def swap_mixer(
     if within:
         warnings.warn(
             f"Classes that create attention ({', '.join(within)}) create it again in `clone_model` "
-            "and `load_model` of the new model. Store its weights with `save_weights`, and swap "
+            "and `load_model` of the new model. Save its weights with `save_weights`, and swap "
             "the same mixers before `load_weights`.",
             stacklevel=2,
         )

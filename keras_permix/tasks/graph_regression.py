@@ -108,7 +108,7 @@ class GraphRegression(Regression):
         batch = batch_graphs(read_graphs([row], 0 if edges is None else edges.shape[-1]))
         if batch["x"].shape[-1] != taken["x"].shape[-1]:
             raise ValueError(
-                f"The model takes nodes of {taken['x'].shape[-1]} features. "
+                f"The model expects nodes of {taken['x'].shape[-1]} features. "
                 f"Received: {batch['x'].shape[-1]} in {path}"
             )
         return {name: batch[name] for name in taken}

@@ -108,7 +108,7 @@ class ImageTask(Task):
         images, channels = part[0], self.channels
         if isinstance(images, np.ndarray) and images.shape[-1] != channels:
             raise ValueError(
-                f"The model takes images of {channels} channels. "
+                f"The model expects images of {channels} channels. "
                 f"Received: images of shape {images.shape}"
             )
         return super().batches(part, *args, **kwargs)

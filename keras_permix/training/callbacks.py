@@ -131,9 +131,9 @@ class StopWhereNotFinite(keras.callbacks.Callback):
 
     def _stop(self, problem):
         if self.epoch:
-            kept = f"Epoch {self.epoch}, the last finite one, is kept in {self.folder}. "
+            kept = f"Epoch {self.epoch}, the last finite one, is saved in {self.folder}. "
         else:
-            kept = "No epoch was finished. "
+            kept = "No epoch was completed. "
         raise FloatingPointError(
             "Training stopped because the loss or a weight is not finite. "
             f"{kept}Train in another folder with a smaller `optimizer.learning_rate`, a longer "

@@ -164,7 +164,7 @@ def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
         optimizer = OPTIMIZERS[name](**spec)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"`optimizer` must hold arguments of {OPTIMIZERS[name].__name__}. "
+            f"`optimizer` must contain arguments of {OPTIMIZERS[name].__name__}. "
             f"Received: {recipe.optimizer} ({error})"
         ) from error
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta", "class_token", "table"])

@@ -72,7 +72,7 @@ class RunFolder(Progress):
         self.path.mkdir(parents=True, exist_ok=True)
         if not hold_folder(self.path):
             raise OSError(
-                "Another process trains in this folder. Wait for it, or pass another `--out` "
+                "Another process is training in this folder. Wait for it, or pass another `--out` "
                 f"folder. Received: {self.path}"
             )
         try:

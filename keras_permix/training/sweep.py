@@ -74,7 +74,9 @@ def sweep(
     """
     check_integer("seeds", seeds)
     if not (grid and all(grid.values())):
-        raise ValueError(f"`grid` must have a key, and values of each key. Received: grid={grid}")
+        raise ValueError(
+            f"`grid` must contain a key, and at least one value per key. Received: grid={grid}"
+        )
     plans = []
     for combination in itertools.product(*grid.values()):
         values = [_override(key, value) for key, value in zip(grid, combination, strict=True)]
@@ -138,7 +140,7 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
             listed = [parse_value(value.strip()) for value in values.split(",")]
         if not (key and separator and values) or key in grid:
             raise ValueError(
-                f"`--grid` must read `key=value,value`, once per key. Received: {text!r}"
+                f"`--grid` must have the form `key=value,value`, once per key. Received: {text!r}"
             )
         grid[key] = listed
     return grid

@@ -66,13 +66,13 @@ def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, A
 
 
 def check_names(taker, given, known):
-    """Raise for argument names that `taker` does not know, and suggest the closest ones."""
+    """Raise for argument names that `taker` does not accept, and suggest the closest ones."""
     known, unknown = sorted(known), sorted(set(given) - set(known))
     if unknown:
         near = (difflib.get_close_matches(name, known, n=1) for name in unknown)
         hint = "".join(f" Did you mean `{name}`?" for names in near for name in names)
         raise ValueError(
-            f"{taker} takes the arguments {', '.join(known)}.{hint} Received: {unknown}"
+            f"{taker} accepts the arguments {', '.join(known)}.{hint} Received: {unknown}"
         )
 
 
@@ -129,7 +129,7 @@ def check_floats(argument, values, count, each):
         floats = []
     if len(floats) != count or not all(map(math.isfinite, floats)):
         raise ValueError(
-            f"`{argument}` must hold one finite value per {each}. "
+            f"`{argument}` must contain one finite value per {each}. "
             f"Received: {argument}={values!r}, {each}s={count}"
         )
     return floats
@@ -162,7 +162,7 @@ def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
     if not named or len(labels) != outputs:
         count = len(labels) if hasattr(labels, "__len__") else "no"
         raise ValueError(
-            "`labels` must hold one name per class or output, a list of str. "
+            "`labels` must contain one name per class or output, a list of str. "
             f"Received: labels={str(labels)[:100]}, {count} labels for {outputs} outputs"
         )
     twice = sorted({name for name in labels if labels.count(name) > 1})

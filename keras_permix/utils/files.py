@@ -183,7 +183,7 @@ def read_with_sha256(
     path = Path(path)
     if size is not None and path.stat().st_size != size:
         raise ValueError(
-            f"`{path}` must hold {size:,} bytes; it is truncated or of another version. "
+            f"`{path}` must contain {size:,} bytes; it is truncated or of another version. "
             f"{remedy}Received: {path.stat().st_size:,} bytes"
         )
     with open(path, "rb") as file:

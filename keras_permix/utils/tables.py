@@ -62,7 +62,7 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
     except (ValueError, RecursionError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
             "A data file must be complete and in UTF-8, with one JSON object per line (.jsonl), or "
-            "values under a header, separated by tabs (.tsv) or commas (.csv). "
+            "values below a header, separated by tabs (.tsv) or commas (.csv). "
             f"Received: {path} ({error})"
         ) from error
 
@@ -150,7 +150,7 @@ def _json_rows(text, columns):
 
 def _check_count(count, names, number):
     if count > names:
-        raise ValueError(f"line {number} has {count} values under {names} names")
+        raise ValueError(f"line {number} has {count} values for {names} columns")
 
 
 READ = {".csv": _comma_rows, ".tsv": _tab_rows}

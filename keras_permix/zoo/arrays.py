@@ -126,7 +126,7 @@ def check_texts(texts, paired, name="texts"):
     for number, text in enumerate(found):
         if not all(part.strip() and is_whole(part) for part in (text if paired else [text])):
             raise ValueError(
-                f"`{name}` must hold texts that are not empty, without lone surrogates. "
+                f"`{name}` must contain texts that are not empty, without lone surrogates. "
                 f"Received: {name}[{number}]={text!r}"
             )
     return found
@@ -171,19 +171,19 @@ def check_samples(x: Any, model: Any) -> None:
     """
     images = model.preprocessor is not None
     if x is None or isinstance(x, dict) and not x:
-        raise ValueError(f"`x` must hold the inputs of the model. Received: x={x}")
+        raise ValueError(f"`x` must contain the inputs of the model. Received: x={x}")
     for leaf in keras.tree.flatten(x):
         if isinstance(leaf, bytes | bytearray | os.PathLike):
             way = "read images with `keras_permix.data.read_image`"
             raise ValueError(
-                f"`x` must hold arrays: {way if images else 'decode texts with `bytes.decode`'}. "
+                f"`x` must be arrays: {way if images else 'decode texts with `bytes.decode`'}. "
                 f"Received: x of {type(leaf).__module__}.{type(leaf).__name__}"
             )
         if not isinstance(leaf, np.ndarray):
             continue
         if leaf is x and leaf.dtype.kind not in "biufV":
             raise ValueError(
-                f"`x` must hold numbers. Received: x of {leaf.dtype}, shape {leaf.shape}"
+                f"`x` must contain numbers. Received: x of {leaf.dtype}, shape {leaf.shape}"
             )
         if 0 in leaf.shape[:1]:
             raise ValueError(f"`x` must not be empty. Received: x of shape {leaf.shape}")

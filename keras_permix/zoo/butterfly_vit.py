@@ -58,7 +58,7 @@ class ButterflyViT(ImageClassifier):
         random_order: Seed of a random order of the patches, the same for all images, as a control.
             `None`: row order.
         mean, std: Normalization per channel on the scale 0–1.
-        steps_image_size: The `image_size` that the shift steps of the mixers were made for. With
+        steps_image_size: The `image_size` for which the shift steps of the mixers were chosen. With
             `block_size=None` and without `random_order`, they are scaled to the blocks of this
             model; see `layers.embedding.grids`. `None`: `image_size`.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".

@@ -54,8 +54,8 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
     for name, spec in inputs.items():
         if shapes[name] != _shape(name, batch, nodes, shapes[name], spec):
             raise ValueError(
-                "The arrays of `x` must have the same number of graphs and nodes, and the features "
-                "that the model takes. "
+                "The arrays of `x` must have the same numbers of graphs and nodes, and the number "
+                "of features that the model expects. "
                 f"Received: {name} of shape {shapes[name]}, not {(batch, *spec.shape[1:])}, "
                 f"with x of shape {shapes['x']}"
             )
@@ -65,8 +65,8 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
             _check_range(name, arrays[name], spec)
         elif np.isnan(arrays[name]).any():
             raise ValueError(
-                "`attn_bias` must hold 0, and -inf between nodes that do not attend to each other. "
-                f"Received: {np.isnan(arrays[name]).sum()} NaN values"
+                "`attn_bias` must contain 0, and -inf between nodes that do not attend to each "
+                f"other. Received: {np.isnan(arrays[name]).sum()} NaN values"
             )
 
 
@@ -88,7 +88,7 @@ def _check_range(name, array, spec):
         or not 0 <= array.min(initial=0) <= array.max(initial=0) <= most
     ):
         raise ValueError(
-            f"`{name}` must hold integers of 0 … {most}, 0 for padding. "
+            f"`{name}` must contain integers of 0 … {most}, 0 for padding. "
             f"Received: {name} from {array.min()} to {array.max()}, {array.dtype}"
         )
 
@@ -113,7 +113,7 @@ def warn_of_other_molecules(model, smiles, x, domain):
             f"This {model} was trained on molecules of up to "
             f"{counted(domain['max_atoms'], 'atom')}, of {element_symbols(domain['elements'])}, "
             "not counting implicit hydrogens. Predictions for other molecules are unreliable. "
-            f"Received: {len(strange)} of {len(smiles)} other molecules, such as "
+            f"Received: {len(strange)} of {len(smiles)} such molecules, for example "
             f"{smiles[first][:60]!r} of {counted(real[first].sum(), 'atom')}, of {elements}",
             stacklevel=4,
         )

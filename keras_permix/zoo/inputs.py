@@ -123,7 +123,7 @@ class CheckedInputs:
     def encode(self, texts: Any) -> Any:
         """Convert texts to arrays; models without text inputs raise ValueError."""
         raise ValueError(
-            f"{type(self).__name__} takes arrays of images instead of texts. Read a file with "
+            f"{type(self).__name__} expects arrays of images instead of texts. Read a file with "
             f"`keras_permix.data.read_image`. Received: {str(texts)[:200]!r}"
         )
 

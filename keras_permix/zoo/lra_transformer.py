@@ -74,7 +74,7 @@ class LRATransformer(SequenceClassifier):
         dropout: Rate of every dropout: after the embedding, in the mixers and in the MLPs.
         tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, with a
             `vocabulary_size` of 257.
-        steps_image_size: The `image_size` that the shift steps of the mixers were made for. They
+        steps_image_size: The `image_size` for which the shift steps of the mixers were chosen. They
             are scaled to the rows and columns of this model; see `layers.embedding.grids`. `None`:
             `image_size`.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".

@@ -107,7 +107,7 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     channels = config["channels"]
     mean, std = (check_floats(key, config[key], channels, "channel") for key in ("mean", "std"))
     if min(std) <= 0:
-        raise ValueError(f"`std` must hold positive numbers. Received: std={std!r}")
+        raise ValueError(f"`std` must contain positive numbers. Received: std={std!r}")
     for key in ("image_size", "steps_image_size"):
         size, patch = config.get(key), config.get("patch_size", 1)
         if size is not None and size % patch:

@@ -170,12 +170,14 @@ def make_encoder(model):
     config = model.get_config()
     tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
     if config.get("image_size"):
-        raise ValueError(f"A model with an `image_size` reads no texts. Received: {model.name}")
+        raise ValueError(
+            f"A model with an `image_size` does not support texts. Received: {model.name}"
+        )
     if tokenizer is None:
         if config["vocabulary_size"] != BYTE_TOKENS or joined:
             raise ValueError(
-                f"Texts need a `tokenizer`, or a `vocabulary_size` of {BYTE_TOKENS} (bytes) and "
-                "`use_segments=False`. From Python, this model takes arrays of token ids. "
+                f"Texts require a `tokenizer`, or a `vocabulary_size` of {BYTE_TOKENS} (bytes) and "
+                "`use_segments=False`. From Python, this model accepts arrays of token ids. "
                 f"Received: {model.name} with vocabulary_size={config['vocabulary_size']}, "
                 f"use_segments={joined}, tokenizer=None"
             )
@@ -202,7 +204,8 @@ def check_tokens(tokens, mask, config):
         )
     if not tokens.shape[-1]:
         raise ValueError(
-            f"`tokens` must hold at least one token per text. Received: tokens.shape={tokens.shape}"
+            "`tokens` must contain at least one token per text. "
+            f"Received: tokens.shape={tokens.shape}"
         )
     if tokens.shape[-1] > config["max_sequence_length"]:
         raise ValueError(

@@ -176,8 +176,8 @@ class SimpleTRON(SequenceClassifier):
         if wrong := {"use_class_token", "mixer", *BERT_ARGUMENTS} & arguments.keys():
             raise ValueError(
                 f"The files in `folder` set {', '.join(BERT_ARGUMENTS)}. BERT's vocabulary has a "
-                "class token, and `swap_mixer` replaces its attention. "
-                f"Received: {sorted(wrong)}"
+                "class token, and `swap_mixer` replaces its attention. Do not pass these "
+                f"arguments. Received: {sorted(wrong)}"
             )
         from keras_permix.zoo.convert.bert import read_bert
 

@@ -45,13 +45,13 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
     """
     needed = _needs_targets(model)
     if y is None and needed and are_arrays(x):
-        raise ValueError("`y` must hold the targets of `x`. Received: y=None")
+        raise ValueError("`y` must contain the targets of `x`. Received: y=None")
     if isinstance(y, list | tuple) and y and _begins_with_number(y):
         raise ValueError(f"`y` must have rows of the same length. Received: y={str(y)[:200]}")
     if not _holds_numbers(y):
         index = "; use the index of a class in `model.labels`" if hasattr(model, "classify") else ""
         raise ValueError(
-            f"`y` must hold numbers{index}. Received: y={str(y[:3])} of shape {np.shape(y)}"
+            f"`y` must contain numbers{index}. Received: y={str(y[:3])} of shape {np.shape(y)}"
         )
     if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needed:
         found = _loss_object(model.loss)
@@ -64,7 +64,7 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
         kind = getattr(sample_weight, "dtype", np.dtype(object)).kind
         if kind not in "biufV" or kind == "f" and not np.isfinite(sample_weight).all():
             raise ValueError(
-                f"`sample_weight` must hold finite numbers. Received: {str(sample_weight)[:200]}"
+                f"`sample_weight` must contain finite numbers. Received: {str(sample_weight)[:200]}"
             )
 
 
@@ -100,7 +100,7 @@ def _check_numbers(y, model, loss):
     lost = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if lost.any():
         raise ValueError(
-            f"`y` must hold finite numbers for the loss {loss.__name__}. Leave out samples "
+            f"`y` must contain finite numbers for the loss {loss.__name__}. Leave out samples "
             f"with unknown targets. Received: NaN or infinity in {lost.sum()} of {len(lost)} "
             f"samples, first at index {lost.argmax()}"
         )
@@ -108,7 +108,7 @@ def _check_numbers(y, model, loss):
         _warn_of_probabilities(model, loss)
         if values.size and not 0 <= values.min() <= values.max() <= 1:
             raise ValueError(
-                f"`y` must hold 0 or 1 per label for the loss {loss.__name__}. "
+                f"`y` must contain 0 or 1 per label for the loss {loss.__name__}. "
                 f"Received: y from {values.min()} to {values.max()}"
             )
 
@@ -128,13 +128,13 @@ def _check_classes(y, model, loss):
     values = values if ignored is None else values[values != ignored]
     if values.dtype.kind == "f" and (values % 1).any():
         raise ValueError(
-            f"`y` must hold class indices for the loss {loss.__name__}. "
+            f"`y` must contain class indices for the loss {loss.__name__}. "
             f"Received: y with {values[values % 1 != 0].flat[0]}"
         )
     if values.size and not 0 <= values.min() <= values.max() < classes:
         raise ValueError(
-            f"`y` must hold classes from 0 to {classes - 1} for the loss {loss.__name__}. To skip "
-            "samples, set its `ignore_class`. "
+            f"`y` must contain classes from 0 to {classes - 1} for the loss {loss.__name__}. To "
+            "skip samples, set its `ignore_class`. "
             f"Received: y from {values.min()} to {values.max()}"
         )
 

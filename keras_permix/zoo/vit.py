@@ -54,7 +54,7 @@ class ViT(ImageClassifier):
         keep_unused_params: With "mean" or "max", keep the unused class token and its position, as
             the papers' models do. Their parameter counts include them.
         mean, std: Normalization per channel on the scale 0–1.
-        steps_image_size: The `image_size` that the shift steps of the mixers were made for. They
+        steps_image_size: The `image_size` for which the shift steps of the mixers were chosen. They
             are scaled to the grid of patches of this model; see `layers.embedding.grids`. `None`:
             `image_size`.
         layer_norm_epsilon: Epsilon of the layer normalizations.

@@ -21,14 +21,16 @@ pytestmark = [
 ]
 
 UNFUSED = "--xla_disable_hlo_passes=fusion"  # it would compute much of an interpreted network twice
-NO_DISTRIBUTION = "it needs a single device, or a `keras.distribution` that divides the batch"
+NO_DISTRIBUTION = "it requires a single device, or a `keras.distribution` that shards the batch"
 OBJECTIONS = {
     "samples sharded, no distribution": NO_DISTRIBUTION,
     "samples sharded": None,
     "channels sharded, no distribution": NO_DISTRIBUTION,
-    "channels sharded": "it needs tokens and channels that are not divided between devices",
+    "channels sharded": "it requires tokens and channels that are not sharded",
     "traced": None,
-    "traced, 12 samples": "it needs a batch that the 8 parts of `keras.distribution` divide",
+    "traced, 12 samples": (
+        "it requires a batch size divisible by the 8 shards of `keras.distribution`"
+    ),
     "on one device": None,
 }
 

@@ -20,7 +20,7 @@ OPS = {
     "group_sort": (2,),
     "slice_sort": (),
 }
-NOT_DIVISIBLE = "it needs a batch that the 4 parts of `keras.distribution` divide"
+NOT_DIVISIBLE = "it requires a batch size divisible by the 4 shards of `keras.distribution`"
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_gpu_kernels_require_jax_0_11(here, monkeypatch):
     monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.JAX", (99, 0))
     found = ops.explain("slice_sort", keras.ops.zeros((1, 8, 4)))
     assert found.chosen == "native"
-    assert "it needs JAX 0.11" in found.objections["triton"]
+    assert "it requires JAX 0.11" in found.objections["triton"]
 
 
 @pytest.mark.parametrize("arguments", [{"mask": np.ones((1, 8))}, {"group_size": 3}])
@@ -99,8 +99,8 @@ def test_cpu_uses_native_implementation():
 @pytest.mark.parametrize(
     ("implementation", "device", "objection"),
     [
-        ("triton", ["T4"], "compute capability 8.0, and this is a Tesla T4 (7.5)"),
-        ("triton", ["MI300X"], "NVIDIA GPU .*, and this is a AMD Instinct MI300X (gfx942)"),
+        ("triton", ["T4"], "compute capability 8.0, found a Tesla T4 (7.5)"),
+        ("triton", ["MI300X"], "NVIDIA GPU .*, found a AMD Instinct MI300X (gfx942)"),
         ("triton", ["A100", 4, True, NOT_DIVISIBLE], NOT_DIVISIBLE),
         ("tpu_pallas", ["v5e", 4, True, NOT_DIVISIBLE], NOT_DIVISIBLE),
     ],
@@ -119,7 +119,7 @@ def test_tpu_v4_sorts_with_xla(here):
         explanation = ops.explain(name, x, *arguments)
         assert explanation.chosen == "tpu_xla"
         assert (
-            "needs a TPU v5 or newer to sort, and this is a TPU v4"
+            "requires a TPU v5 or newer to sort, found a TPU v4"
             in explanation.objections["tpu_pallas"]
         )
     for name, arguments in {"channel_shift": ((0,) * 4,), "csp": ((0,) * 4, 2)}.items():
@@ -135,10 +135,10 @@ def test_tpu_kernels_split_long_samples(here):
         chosen = "tpu_xla" if name == "slice_sort" else "tpu_pallas"
         assert ops.explain(name, x, *arguments).chosen == chosen
     objection = ops.explain("slice_sort", x).objections["tpu_pallas"]
-    assert objection == "it takes groups of at most 16384 tokens"
+    assert objection == "it supports groups of at most 16384 tokens"
     masked = ops.explain("channel_shift", x[:, :8192], (0,) * 4, mask=np.ones((1, 8192)))
     assert masked.chosen == "native"
-    assert masked.objections["tpu_pallas"] == "it takes masks of at most 4096 tokens"
+    assert masked.objections["tpu_pallas"] == "it supports masks of at most 4096 tokens"
 
 
 @pytest.mark.parametrize("class_name", ["LRATransformer", "SliceGraphormer"])

@@ -69,7 +69,7 @@ def test_indivisible_batch_falls_back_to_xla(distribution):
         compiled = program(function, (6, *SHAPE[1:]), "float32", batch(distribution))
     assert not kernels_of(compiled.as_text())
     assert explanations[0].chosen == "tpu_xla"
-    assert "a batch that the 4 parts of" in explanations[0].objections["tpu_pallas"]
+    assert "divisible by the 4 shards of" in explanations[0].objections["tpu_pallas"]
 
 
 @pytest.mark.parametrize("case", GROUPS_BY_XLA)

@@ -185,7 +185,7 @@ def test_rollout_is_product_of_maps_with_skips():
     one = np.array([[0.25, 0.75], [0.0, 1.0]]) / 2 + np.eye(2) / 2
     other = np.array([[0.0, 1.0], [0.0, 1.0]]) / 2 + np.eye(2) / 2  # an empty row keeps its token
     np.testing.assert_allclose(rollout([first, second]), other @ one)
-    with pytest.raises(ValueError, match="`maps` must hold at least one map"):
+    with pytest.raises(ValueError, match="`maps` must contain at least one map"):
         rollout([])
 
 

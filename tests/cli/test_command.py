@@ -87,7 +87,7 @@ def permix(tmp_path):
         (["lra", "--help"], "csp_mega"),
         (["--version"], "keras_permix 0."),
         (["list"], "slicevit/dogs_vs_cats"),
-        (["backend"], "Keras starts with abacus, which is not installed (installed: "),
+        (["backend"], "default backend: abacus, which is not installed (installed: "),
     ],
 )
 def test_commands_run_without_keras(permix, arguments, expected):
@@ -309,13 +309,13 @@ def test_malformed_override_exits_with_error(override, capsys):
 @pytest.mark.once
 def test_value_set_twice_exits_with_error(capsys):
     error = error_of(["train", "cspvit/mnist", "--set", "epochs = 2", "--epochs", "1"], capsys)
-    assert "must be set once. Received: 'epochs=1', set before" in error
+    assert "must be set only once. Received: 'epochs=1', set before" in error
 
 
 @pytest.mark.once
 def test_model_beyond_memory_exits_with_error(capsys):
     error = error_of(["info", "CSPViT", "--set", f"hidden_dim={10**12}"], capsys)
-    assert error.startswith("permix: error: Model and batch must fit into memory; ")
+    assert error.startswith("permix: error: The model and the batch must fit into memory; ")
 
 
 @pytest.mark.once

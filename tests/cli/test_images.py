@@ -218,7 +218,7 @@ def test_evaluate_with_wrong_channels_exits_with_error(monkeypatch, capsys, pixe
     dataset = Dataset("gray", gray, gray, ("red", "green", "blue"))
     monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
     assert main(["evaluate", "cspvit/test", "--data", "gray"]) == 2
-    assert "takes images of 3 channels. Received: images of shape" in capsys.readouterr().err
+    assert "expects images of 3 channels. Received: images of shape" in capsys.readouterr().err
 
 
 def test_evaluate_preset_of_tfds_data(monkeypatch, tmp_path, capsys, pixels):
@@ -367,7 +367,7 @@ def test_missing_data_folder_exits_with_error(tmp_path, monkeypatch, capsys):
     gone, data = str(tmp_path / "gone"), ["evaluate", "cspvit/mnist"]
     monkeypatch.setattr(keras.datasets.mnist, "load_data", None)
     assert main([*data, "--data-dir", gone]) == 2
-    rule = "must be a folder that exists. Received: "
+    rule = "must be an existing folder. Received: "
     assert capsys.readouterr().err.endswith(f"`data_dir` (`--data-dir`) {rule}{gone}\n")
     monkeypatch.setenv("KERAS_PERMIX_DATA", gone)
     assert main(data) == 2

@@ -48,14 +48,14 @@ def test_runs_with_results_are_not_repeated(tmp_path, capsys):
 
     lra("listops", "--model", "slice", *arguments)  # Its result is in the table.
     again = capsys.readouterr().out
-    assert "listops, slice, small, seed 0: already in " in again and "steps, kept in" not in again
+    assert "listops, slice, small, seed 0: already in " in again and " steps in " not in again
     assert len(read_results(tmp_path / "lra.csv")) == 2
     # Measured results precede those of the papers, which used the full task.
     lines = again.splitlines()
     assert lines.index(next(line for line in lines if line.startswith("slice  "))) < lines.index(
         next(line for line in lines if line.startswith("Transformer + CSP"))
     )
-    assert "has about 15 %. The task is reduced (scale small)" in again
+    assert "makes up about 15 %. The task is reduced (scale small)" in again
 
     # A lost result is restored from the finished run.
     (tmp_path / "lra.csv").unlink()

@@ -39,16 +39,16 @@ def test_presets_of_one_backend_on_every_backend(tmp_path, capsys):
         for backend in installed_backends()
         for line in (
             f"{backend}: 5 presets",
-            *(f"{backend} {count}/5: {name} is done" for count, name in enumerate(folders, 1)),
+            *(f"{backend} {count}/5: {name} checked" for count, name in enumerate(folders, 1)),
         )
     ]
     verdicts = {tuple(line.split()[:2]): line.rpartition("  ")[2] for line in output[2:]}
     for backend in installed_backends():
         for name in ("plain", "mixed", "quantized"):
             assert verdicts[str(tmp_path / name), backend] == "pass", output
-        assert verdicts[str(wrong), backend] == "FAIL: other outputs"
+        assert verdicts[str(wrong), backend] == "FAIL: outputs differ"
         assert verdicts[str(torn), backend] == "FAIL: see below"
-        problem = f"{torn} on {backend}: The preset must hold `task.json`"
+        problem = f"{torn} on {backend}: The preset must contain `task.json`"
         assert any(line.startswith(problem) for line in output)
 
 

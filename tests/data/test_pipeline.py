@@ -173,7 +173,7 @@ def test_list_of_images_matches_array():
             dict(batch_size=64, drop_remainder=True),
             "drops an incomplete batch. Received: .*=64, 50 samples",
         ),
-        (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must hold at least one sample"),
+        (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must contain at least one sample"),
         (dict(labels=LABELS[1:]), "must have the same length.*50 inputs, 49 targets"),
         (dict(num_classes=6), "`num_classes - 1`.*targets from 0 to 6, num_classes=6"),
         (dict(seed=-1), "`seed` and `epoch` must be 0 or more"),

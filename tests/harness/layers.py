@@ -117,7 +117,7 @@ def check_empty(layer, inputs, outputs, no_tokens, of_no_tokens):
     no_samples = keras.tree.map_structure(lambda x: x[:0], inputs)
     assert tuple(layer(*no_samples).shape) == (0, *outputs[1:])
     if of_no_tokens is None:
-        with pytest.raises(ValueError, match=r"(?s)(`\w+` must|takes|needs|requires) .*Received: "):
+        with pytest.raises(ValueError, match=r"(?s)(`\w+` must|expects|requires) .*Received: "):
             layer(*no_tokens)
         return
     found = to_numpy(layer(*no_tokens))

@@ -195,5 +195,5 @@ def test_unsupported_configuration_raises(layer, message):
 
 @pytest.mark.once
 def test_initial_state_before_build_raises():
-    with pytest.raises(ValueError, match="`initial_state` needs a built layer.*built=False"):
+    with pytest.raises(ValueError, match="`initial_state` requires a built layer.*built=False"):
         CausalCSP().initial_state(3)

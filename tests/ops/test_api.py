@@ -107,7 +107,7 @@ def test_native_implementation_is_chosen(name):
     arguments = {"csp": ((0,) * 4, 2), "channel_shift": ((0,) * 4,)}.get(name, ())
     explanation = ops.explain(name, X, *arguments)
     assert explanation.chosen != "reference"
-    assert f"{explanation.chosen}: serves this call" in str(explanation)
+    assert f"{explanation.chosen}: selected" in str(explanation)
 
 
 def test_symbolic_calls():

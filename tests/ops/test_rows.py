@@ -7,10 +7,10 @@ import pytest
 from keras_permix.ops.backend.plan import Call, Hardware, Plan, Row
 
 LIMITS = {
-    "device": (dict(devices=("cuda",)), "it needs device cuda"),
-    "package": (dict(requires="no_such_package"), "it needs the package no_such_package"),
-    "group": (dict(max_group=4), "it takes groups of at most 4 tokens"),
-    "tokens": (dict(max_tokens=15), "it takes at most 15 tokens"),
+    "device": (dict(devices=("cuda",)), "it requires device cuda"),
+    "package": (dict(requires="no_such_package"), "it requires the package no_such_package"),
+    "group": (dict(max_group=4), "it supports groups of at most 4 tokens"),
+    "tokens": (dict(max_tokens=15), "it supports at most 15 tokens"),
     "limit": (dict(limit=lambda call: f"no {call.dtype}"), "no float32"),
     "none": (dict(requires="keras", max_group=8, max_tokens=16, limit=lambda call: None), None),
 }
@@ -35,5 +35,5 @@ def test_unexportable_implementation_can_be_compiled():
 
 def test_max_group_without_groups_limits_tokens():
     row = Row("sort", "limited", print, max_group=8)
-    assert row.objection(call()) == "it takes groups of at most 8 tokens"
+    assert row.objection(call()) == "it supports groups of at most 8 tokens"
     assert row.objection(call(group_size=8)) is None

@@ -140,7 +140,7 @@ WRONG = {
     "no temperature": (lambda: ops.sinkhorn(np.eye(3), 1, "x"), "`temperature` must be .*'x'"),
     "integer tokens": (lambda: ops.sinkhorn_csp(X.astype(int), STEPS, 2), "`x` must be floating"),
     "group size": (lambda: ops.sinkhorn_csp(X, STEPS, 5), "`group_size` must divide.*group_size=5"),
-    "steps": (lambda: ops.sinkhorn_csp(X, (1, 2), 2), "`steps` must hold one integer per channel"),
+    "steps": (lambda: ops.sinkhorn_csp(X, (1, 2), 2), "`steps` must .* one integer per channel"),
 }
 
 

@@ -187,7 +187,7 @@ def test_text_inputs():
         (dict(features=-0.5), "`features`.*features=-0.5"),
         (dict(temperature=0), "`temperature`.*temperature=0"),
         (dict(labels=1.0), "`labels`.*labels=1.0"),
-        (dict(labels=0.5), "`labels` needs `y`.*labels=0.5"),
+        (dict(labels=0.5), "`labels` requires `y`.*labels=0.5"),
         (dict(logits=0, features=0), "`logits` must be above 0.*logits=0, features=0"),
         (dict(layers="hidden_9"), "`layers`.*student.*'hidden_9'"),
         (dict(layers={"first": "hidden_9"}), "`layers`.*teacher.*'hidden_9'"),

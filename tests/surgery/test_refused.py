@@ -140,7 +140,7 @@ def with_lora():
     [
         (with_lora, ValueError, "`model` must not be quantized or have LoRA"),
         (lambda: tiny("Graphormer"), ValueError, "`mixer` must be one of .*attention.*slice_sort"),
-        (lambda: tiny("MEGA", causal=True), ValueError, "`causal` and `chunk_size` need"),
+        (lambda: tiny("MEGA", causal=True), ValueError, "`causal` and `chunk_size` require"),
         (lambda: called(Hidden), ValueError, "(?s)self.attention = .*in neither an attribute nor"),
         (cross, TypeError, "`value` must be the same object"),
         (causal, TypeError, "`use_causal_mask` must be False"),
@@ -160,7 +160,7 @@ def with_lora():
         (lambda: attention_model(output_shape=6), ValueError, "`output_shape` cannot be replaced"),
         (lambda: tiny("MLPMixer"), ValueError, "MLPMixer has no `mixer`.*MLPs mix"),
         (lambda: tiny("PatchOnlyMLPMixer"), ValueError, "PatchOnlyMLPMixer has no `mixer`"),
-        (without_attention, ValueError, "`model` must hold Keras' `MultiHeadAttention`"),
+        (without_attention, ValueError, "`model` must contain Keras' `MultiHeadAttention`"),
     ],
 )
 def test_unsupported_model_raises(make, kind, message):

@@ -49,8 +49,8 @@ def test_release_readme_has_only_absolute_links():
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        (described("[a](zoo/README.md)"), r"alone. Received: \['zoo/README.md'\]"),
-        (described('<img src="docs/a.png">'), r"alone. Received: \['docs/a.png'\]"),
+        (described("[a](zoo/README.md)"), r"absolute links. Received: \['zoo/README.md'\]"),
+        (described('<img src="docs/a.png">'), r"absolute links. Received: \['docs/a.png'\]"),
         (described("[a](https://example.org)").replace(b"Summary", b"Other"), "No .'Summary'"),
     ],
 )

@@ -38,7 +38,7 @@ def run(tmp_path, preset):
     """Return the folder of a finished run."""
     run = tmp_path / "run"
     shutil.copytree(preset, run / "preset")
-    for name in tool.STORY:
+    for name in tool.REPORT:
         (run / name).write_text(f"new {name}")
     (run / "run.json").write_text(json.dumps(RECORD))
     return run
@@ -73,7 +73,7 @@ def test_publish_copies_all_files(run, root):
     assert contents(folders[0]) == contents(run / "preset")
     assert contents(folders[1]) == {
         "recipe.toml": b"the recipe",
-        **{name: f"new {name}".encode() for name in tool.STORY},
+        **{name: f"new {name}".encode() for name in tool.REPORT},
     }
     assert sorted(path.name for path in root.iterdir()) == ["weights", "zoo"]
     metadata = json.loads((folders[0] / "metadata.json").read_text())
@@ -102,7 +102,7 @@ def damage(run, how):
     [
         ("curves.png", FileNotFoundError, "curves.png"),
         ("README.md", FileNotFoundError, "README.md"),
-        ("weights", ValueError, "model.weights.h5` must hold"),
+        ("weights", ValueError, "model.weights.h5` must contain"),
         ("run.json", ValueError, "must contain `run.json`"),
         ("recipe", ValueError, "must have its recipe in the repository.*Received: /home/me"),
         ("smoke", ValueError, "A smoke run is not published"),

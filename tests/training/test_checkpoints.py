@@ -145,7 +145,7 @@ def test_second_process_in_same_folder_raises(finished, run):
         command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout.readline() == b"held\n"
-        message = f"Another process trains in this folder.*`--out`.* Received: {run}"
+        message = f"Another process is training in this folder.*`--out`.* Received: {run}"
         with pytest.raises(OSError, match=message):
             resume(run)
         other.kill()

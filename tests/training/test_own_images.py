@@ -378,7 +378,7 @@ def test_init_of_other_class_exits_with_error(capsys):
         ),
         (("a.png",), "cspvit/test", "a folder per class.*without folders, with 1 images"),
         (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "at least two classes"),
-        (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must hold images.*none in .*cats"),
+        (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must contain images.*none in .*cats"),
         ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "Pillow can read.*a/"),
         (("cats/a.png", "dogs/b.png"), None, "`init` .* --init cspvit/cifar10_small"),
     ],
@@ -398,7 +398,7 @@ def test_invalid_folder_exits_with_error(tmp_path, monkeypatch, capsys, made, in
     ("data", "rule"),
     [
         (dict(name="cifar11"), "`data` must name one of the sets cifar10.*'cifar11'"),
-        (dict(name="cifar10", sauce="csv"), r"`data` takes .* Did you mean `source`\?.*'sauce'"),
+        (dict(name="cifar10", sauce="csv"), r"`data` accepts .* Did you mean `source`\?.*'sauce'"),
         (dict(name="pets", source="zip"), "`data.source` must be one of .*'zip'"),
         (
             dict(name="pets", source="folder", test_fractions=0.2),

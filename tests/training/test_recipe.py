@@ -60,7 +60,7 @@ def test_base_and_options(tmp_path):
 
 def test_circular_base_raises(tmp_path):
     path = write(tmp_path, f'base = "{tmp_path}/recipe.toml"\n')
-    with pytest.raises(ValueError, match=f"`base` must not lead back.*{path}"):
+    with pytest.raises(ValueError, match=f"`base` must.*{path}"):
         load_recipe(path)
 
 
@@ -228,7 +228,7 @@ def load_options(name):
         ({"epochs": -2}, "`epochs` must.*epochs=-2 in .* with epochs=-2$"),
         ({"model": {"hidden_dmi": 64}}, "Did you mean `hidden_dim`"),
         ({"model": {"dropout": 2}}, "`dropout` must"),
-        ({"optimizer": {"learning_rat": 1}}, "Adam takes .* Did you mean `learning_rate`"),
+        ({"optimizer": {"learning_rat": 1}}, "Adam accepts .* Did you mean `learning_rate`"),
         ({"optimizer": {"name": "adamw"}}, "`optimizer.learning_rate` must be given"),
         ({"optimizer": {"name": "adan", "learning_rate": 1}}, "`optimizer` must be .*'adan'"),
         ({"schedule": {"warmup_epoch": 3}}, "Did you mean `schedule.warmup_epochs`"),

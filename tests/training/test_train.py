@@ -378,7 +378,7 @@ def test_non_finite_weights_are_not_saved(recipe, made, tmp_path):
             head = self.model.get_layer("head").bias
             head.assign(np.full(head.shape, np.inf, "float32"))
 
-    with pytest.raises(FloatingPointError, match="No epoch was finished.*`head/bias` with NaN"):
+    with pytest.raises(FloatingPointError, match="No epoch was completed.*`head/bias` with NaN"):
         train(recipe, out=tmp_path / "run", verbose=0, callbacks=[Break()])
     assert not list((tmp_path / "run").glob("checkpoint*/*"))
 

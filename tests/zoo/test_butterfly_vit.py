@@ -45,7 +45,7 @@ def test_block_sizes_and_stages_match_paper(patch_size, block_size):
 
 
 # The authors' inputs are random numbers outside the range of images.
-@pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
+@pytest.mark.filterwarnings("ignore:`x` must contain images of 0–255:UserWarning")
 @pytest.mark.parametrize("seed", [None, 3])
 def test_tokens_match_authors(seed):
     """Each pixel is a token. The embedding is the identity; a seed permutes the tokens."""
@@ -100,7 +100,7 @@ def test_new_image_size_scales_shifts_within_blocks(fixed, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(heads=2), r"ButterflyViT takes.*Did you mean `num_heads`\?"),
+        (dict(heads=2), r"ButterflyViT accepts.*Did you mean `num_heads`\?"),
         (dict(num_layers=0), "`num_layers` must be a positive integer.*num_layers=0"),
         (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
         (dict(num_heads=0), "`num_heads` must be a positive integer.*num_heads=0"),
@@ -109,7 +109,7 @@ def test_new_image_size_scales_shifts_within_blocks(fixed, tmp_path):
         (dict(block_size=1), "`block_size` must be an integer of at least 2.*=1"),
         (dict(random_order=-1), "`seed` must be an integer of at least 0.*-1"),
         (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
-        (dict(std=(1, 1)), "`std` must hold one finite value per channel.*channels=3"),
+        (dict(std=(1, 1)), "`std` must contain one finite value per channel.*channels=3"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

@@ -61,10 +61,10 @@ def test_classify_checks_top_before_predict(monkeypatch):
 
 @pytest.mark.parametrize("labels", [["a", "b"], "abc", [1, 2, 3], 3])
 def test_invalid_labels_raise(labels):
-    with pytest.raises(ValueError, match="`labels` must hold one name per class.*for 3 outputs"):
+    with pytest.raises(ValueError, match="`labels` must contain one name per class.*for 3 outputs"):
         tiny(labels=labels)
     model = tiny()
-    with pytest.raises(ValueError, match="`labels` must hold one name per class"):
+    with pytest.raises(ValueError, match="`labels` must contain one name per class"):
         model.labels = labels
 
 

@@ -127,7 +127,7 @@ def test_predict_command_with_molecules_and_files(tmp_path, capsys):
     (values,) = model.predict(["CCO"], verbose=0)
     with pytest.raises(ValueError, match="`smiles` must be a list of str.*Received: smiles='CCO'"):
         model.predict("CCO")
-    with pytest.raises(ValueError, match=r"`y` must hold numbers\. Received: .*'-0\.7'"):
+    with pytest.raises(ValueError, match=r"`y` must contain numbers\. Received: .*'-0\.7'"):
         model.fit(["CCO"], [["-0.7", "1", "2"]])
     assert main(["predict", "slicegraphormer/test", "CCO", str(ethanol)]) == 0
     first, *lines, second, red, green, blue = capsys.readouterr().out.splitlines()
@@ -138,7 +138,7 @@ def test_predict_command_with_molecules_and_files(tmp_path, capsys):
     assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 1
     answer, error = capsys.readouterr()
     assert answer.splitlines() == ["CCO", *lines]
-    assert error == "permix: error: `INPUT` must be SMILES of molecules. Received: 'C1'\n"
+    assert error == "permix: error: `INPUT` must be valid SMILES. Received: 'C1'\n"
     (tmp_path / "molecules.smi").write_text("CCO\n")
     source = ["--from", str(tmp_path / "molecules.smi"), "--out", str(tmp_path / "answers.jsonl")]
     assert main(["predict", "slicegraphormer/test", *source]) == 0
@@ -221,13 +221,13 @@ def test_all_tables_train_except_padding():
     [
         (dict(x=None), r"must be a dict of the arrays.* without \['x'\]"),
         (dict(attn_bias=np.zeros((1, 3, 3))), r"attn_bias of shape \(1, 3, 3\), not"),
-        (dict(attn_bias=np.full((1, 4, 4), np.nan)), "`attn_bias` must hold 0, and.*16 NaN values"),
-        (dict(x=np.ones((1, 3, 2), int)), r"features that the model takes.*x of shape \(1, 3, 2\)"),
+        (dict(attn_bias=np.full((1, 4, 4), np.nan)), "`attn_bias` must .* 0, and.*16 NaN values"),
+        (dict(x=np.ones((1, 3, 2), int)), r"the model expects.*x of shape \(1, 3, 2\)"),
         (dict(in_degree=np.ones((1, 4), int)), r"in_degree of shape \(1, 4\)"),
-        (dict(spatial_pos=np.full((1, 3, 3), 512)), "`spatial_pos` must hold .* 0 … 511.*to 512"),
-        (dict(x=np.full((1, 3, 9), 4609)), "`x` must hold integers of 0 … 4608.*4609"),
-        (dict(x=np.full((1, 3, 9), -1)), "`x` must hold integers.*from -1"),
-        (dict(out_degree=np.ones((1, 3))), "`out_degree` must hold integers.*float64"),
+        (dict(spatial_pos=np.full((1, 3, 3), 512)), "`spatial_pos` must .* 0 … 511.*to 512"),
+        (dict(x=np.full((1, 3, 9), 4609)), "`x` must contain integers of 0 … 4608.*4609"),
+        (dict(x=np.full((1, 3, 9), -1)), "`x` must contain integers.*from -1"),
+        (dict(out_degree=np.ones((1, 3))), "`out_degree` must contain integers.*float64"),
         (dict(edge_input=np.full((1, 3, 3, 2, 3), 1537)), "`edge_input` .* 0 … 1536.*1537"),
     ],
 )
@@ -244,10 +244,10 @@ def test_invalid_inputs_raise():
         tiny("Graphormer").predict(np.zeros((2, 3)), verbose=0)
     with pytest.raises(ValueError, match="`node_features=9`.*node_features=2"):
         tiny("Graphormer", node_features=2).predict(["CCO"], verbose=0)
-    with pytest.raises(ValueError, match=r"must be SMILES.*smiles\[1\]='C1'"):
+    with pytest.raises(ValueError, match=r"must be valid SMILES.*smiles\[1\]='C1'"):
         tiny("Graphormer").predict(["CCO", "C1"], verbose=0)
     with pytest.raises(
-        ValueError, match="takes arrays of images instead of texts.* Received: .*CCO"
+        ValueError, match="expects arrays of images instead of texts.* Received: .*CCO"
     ):
         tiny("CSPViT").predict(["CCO"], verbose=0)
 
@@ -262,8 +262,8 @@ def test_invalid_inputs_raise():
         (dict(edges="double"), "`edges` must be one of.*'double'"),
         (dict(max_hops=0), "`max_hops` must be a positive integer.*0"),
         (dict(input_dropout=1.0), r"`input_dropout` must be in \[0, 1\).*1.0"),
-        (dict(targets=2, mean=[1.0]), r"`mean` must hold one finite value per target.*\[1.0\]"),
-        (dict(std=np.nan), "`std` must hold one finite value per target.*nan"),
+        (dict(targets=2, mean=[1.0]), r"`mean` must contain one finite value per target.*\[1.0\]"),
+        (dict(std=np.nan), "`std` must contain one finite value per target.*nan"),
         (dict(std=0), "`std` must be positive.*0"),
         (
             dict(target_units=5),
@@ -276,7 +276,7 @@ def test_invalid_inputs_raise():
         (dict(domain=[6]), r"`domain` must be None, or a dict .*domain=\[6\]"),
         (dict(domain=dict(elements=[6])), "`domain` must be None, or a dict .*max_atoms"),
         (dict(domain=dict(elements=[0], max_atoms=9)), "`elements` must be a positive.*=0"),
-        (dict(domain=dict(atoms=9)), r"`domain` takes the arguments .*\['atoms'\]"),
+        (dict(domain=dict(atoms=9)), r"`domain` accepts the arguments .*\['atoms'\]"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

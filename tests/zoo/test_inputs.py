@@ -50,7 +50,7 @@ def compiled():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_16_bit_images_raise(way, compiled):
-    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*by 257.*0 to 65535"):
+    with pytest.raises(ValueError, match="`x` must contain images of 0–255.*by 257.*0 to 65535"):
         WAYS[way](compiled, np.where(IMAGES == IMAGES.max(), 65535, WIDE).astype("uint16"))
 
 
@@ -68,7 +68,7 @@ def test_scaled_images_warn_once(way, kind, compiled, monkeypatch):
     ours = [warning.filename for warning in caught if "0–255" in str(warning.message)]
     assert ours == [__file__]
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", "`x` must hold images")
+        warnings.filterwarnings("error", "`x` must contain images")
         WAYS[way](compiled, SCALED[kind])
 
 
@@ -112,8 +112,8 @@ def test_tensorflow_dataset_of_named_inputs():
         (IMAGES.tobytes(), "`x` must .*`keras_permix.data.read_image`.* x of builtins.bytes"),
         ("cat.png", "`keras_permix.data.read_image`. Received: 'cat.png'"),
         (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, without NaN .* nan to nan"),
-        (None, "`x` must hold .* Received: x=None"),
-        ({}, "`x` must hold .* Received: x={}"),
+        (None, "`x` must contain .* Received: x=None"),
+        ({}, "`x` must contain .* Received: x={}"),
         (IMAGES[:0], r"`x` must not be empty. Received: x of shape \(0, 8, 8, 3\)"),
     ],
 )
@@ -208,9 +208,9 @@ def test_first_tensor_is_checked(called):
     with pytest.warns(UserWarning, match="0–255, but seems to be scaled already"):
         outer(scaled)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", "`x` must hold images")
+        warnings.filterwarnings("error", "`x` must contain images")
         outer(scaled)
-    with pytest.raises(ValueError, match="`x` must hold images of 0–255.*from 0 to 6"):
+    with pytest.raises(ValueError, match="`x` must contain images of 0–255.*from 0 to 6"):
         called(tiny())(wide)
 
 

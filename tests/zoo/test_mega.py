@@ -236,8 +236,8 @@ def test_streaming_matches_whole_text(case):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(), "`initial_state` needs causal=True.*Received: causal=False"),
-        (dict(mixer=SORT), "`initial_state` needs causal=True.*mixer=<CSP"),
+        (dict(), "`initial_state` requires causal=True.*Received: causal=False"),
+        (dict(mixer=SORT), "`initial_state` requires causal=True.*mixer=<CSP"),
         (dict(causal=True, truncation=3), "without `truncation`.*'truncation': 3"),
         (dict(causal=True, pairs=True), "model of single texts. Received: pairs=True"),
         (dict(causal=True, image_size=4), "model of single texts.*image_size=4"),
@@ -274,17 +274,17 @@ def test_unsupported_streaming_raises(arguments, message):
         (dict(norm="groupnorm"), "`norm` must be one of.*'groupnorm'"),
         (dict(position_bias="sine"), "`position_bias` must be one of.*'sine'"),
         (dict(mixer="attention"), "`mixer` must be one of.*'laplace'.*'csp'.*'attention'"),
-        (dict(mixer={"name": "softmax", "size": 2}), "softmax takes.*Received: .'size'"),
-        (dict(mixer={"name": "csp", "group": 2}), "CSP takes.*Received: .'group'"),
-        (dict(mixer="csp", causal=True), "`causal` and `chunk_size` need.*causal=True"),
-        (dict(mixer="csp", chunk_size=4), "`causal` and `chunk_size` need.*chunk_size=4"),
+        (dict(mixer={"name": "softmax", "size": 2}), "softmax accepts.*Received: .'size'"),
+        (dict(mixer={"name": "csp", "group": 2}), "CSP accepts.*Received: .'group'"),
+        (dict(mixer="csp", causal=True), "`causal` and `chunk_size` require.*causal=True"),
+        (dict(mixer="csp", chunk_size=4), "`causal` and `chunk_size` require.*chunk_size=4"),
         (dict(dropout=1), r"`dropout` must be in \[0, 1\).*dropout=1"),
         (dict(hidden_dropout=2), r"`hidden_dropout` must be in \[0, 1\).*hidden_dropout=2"),
         (dict(attention_dropout=-1), r"`attention_dropout` must be in \[0, 1\).*dropout=-1"),
         (dict(image_size=6, chunk_size=8), "`chunk_size` must divide.*=8, image_size=6"),
         (dict(image_size=3, mixer="csp"), "`group_size` must divide.*group_size=2"),
         (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are for texts.*image_size=4"),
-        (dict(image_size=4, std=(0,)), "`std` must hold positive numbers"),
+        (dict(image_size=4, std=(0,)), "`std` must contain positive numbers"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

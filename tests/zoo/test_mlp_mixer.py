@@ -73,7 +73,7 @@ def identity_preprocessing(channels):
 
 
 # The authors' inputs are random numbers outside the range of images.
-@pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
+@pytest.mark.filterwarnings("ignore:`x` must contain images of 0–255:UserWarning")
 def test_mlp_mixer_tokens_match_authors():
     """Each pixel is a token, and the embedding is the identity."""
     model = MLPMixer(2, 1, num_classes=3, hidden_dim=6, num_layers=1, **identity_preprocessing(6))
@@ -85,7 +85,7 @@ def test_mlp_mixer_tokens_match_authors():
     assert_close(to_numpy(model(images)), read_out(model, GOLDEN["mixer_out"]), kind="model")
 
 
-@pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
+@pytest.mark.filterwarnings("ignore:`x` must contain images of 0–255:UserWarning")
 def test_patch_only_mixer_images_match_authors():
     model = PatchOnlyMLPMixer(6, [3], num_classes=3, num_layers=1, **identity_preprocessing(2))
     model.get_layer("block_0").set_weights(patch_only_weights(GOLDEN))
@@ -170,7 +170,7 @@ def test_load_preset_with_new_image_size_and_head():
 @pytest.mark.parametrize(
     ("class_name", "arguments", "message"),
     [
-        ("MLPMixer", dict(hidden_dmi=64), r"MLPMixer takes.*Did you mean `hidden_dim`\?"),
+        ("MLPMixer", dict(hidden_dmi=64), r"MLPMixer accepts.*Did you mean `hidden_dim`\?"),
         ("MLPMixer", dict(mlp="sparse"), "`mlp` must be one of.*'sparse'"),
         ("MLPMixer", dict(num_layers=0), "`num_layers` must be a positive integer.*num_layers=0"),
         (
@@ -185,14 +185,14 @@ def test_load_preset_with_new_image_size_and_head():
         (
             "MLPMixer",
             dict(mean=(0.5,)),
-            "`mean` must hold one finite value per channel.*channels=3",
+            "`mean` must contain one finite value per channel.*channels=3",
         ),
         (
             "MLPMixer",
             dict(layer_norm_epsilon="x"),
             "`layer_norm_epsilon` must be a positive number.*'x'",
         ),
-        ("ButterflyMixer", dict(mlp="butterfly_linear"), "takes a square number of channels.*8"),
+        ("ButterflyMixer", dict(mlp="butterfly_linear"), "requires a square number of channels.*8"),
         ("ButterflyMixer", dict(image_size=2), "`block_size` must be an integer of at least 2.*1"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=[]), r"`patch_sizes` must be .*integers.*\[\]"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=(2, 4)), r"divide `image_size`.*\(2, 4\)"),
@@ -203,7 +203,7 @@ def test_load_preset_with_new_image_size_and_head():
             dict(hidden_dim=0),
             "`hidden_dim` must be a positive integer or None.*=0",
         ),
-        ("PatchOnlyMLPMixer", dict(std=(0, 1, 1)), "`std` must hold positive numbers.*std="),
+        ("PatchOnlyMLPMixer", dict(std=(0, 1, 1)), "`std` must contain positive numbers.*std="),
     ],
 )
 def test_invalid_argument_raises(class_name, arguments, message):

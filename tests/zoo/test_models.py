@@ -61,7 +61,7 @@ def test_summary_of_nested_layers(class_name):
 @pytest.mark.once
 @pytest.mark.parametrize("class_name", TINY)
 def test_unknown_argument_raises(class_name):
-    with pytest.raises(ValueError, match=f"{class_name} takes.*Received: .'nmae'"):
+    with pytest.raises(ValueError, match=f"{class_name} accepts.*Received: .'nmae'"):
         MODELS[class_name](nmae="model")
 
 

@@ -51,7 +51,7 @@ def compiled():
 @pytest.mark.parametrize("y", [[0, 1, 2, 3], [0, 1, 2, -1]])
 def test_classes_out_of_range_raise(way, y, compiled):
     before = [np.array(weight) for weight in compiled.get_weights()]
-    message = rf"`y` must hold classes from 0 to 2.*`ignore_class`.* y from {min(y)} to {max(y)}"
+    message = rf"`y` must contain classes from 0 to 2.*`ignore_class`.* y from {min(y)} to {max(y)}"
     with pytest.raises(ValueError, match=message):
         WAYS[way](compiled, np.array(y))
     for weight, old in zip(compiled.get_weights(), before, strict=True):
@@ -61,7 +61,7 @@ def test_classes_out_of_range_raise(way, y, compiled):
 @pytest.mark.parametrize("way", ["fit", "evaluate", "train_on_batch", "validation"])
 def test_lists_of_classes_are_checked(way, compiled):
     WAYS[way](compiled, LABELS.tolist())
-    with pytest.raises(ValueError, match="`y` must hold numbers.*`model.labels`"):
+    with pytest.raises(ValueError, match="`y` must contain numbers.*`model.labels`"):
         WAYS[way](compiled, ["cat", "dog", "cat", "cat"])
 
 
@@ -105,7 +105,7 @@ def test_loss_of_probabilities_warns_once(loss, y):
 def test_invalid_batch_size_and_missing_targets_raise(compiled):
     with pytest.raises(ValueError, match="`batch_size` must be a positive integer.*=0"):
         compiled.fit(IMAGES, LABELS, batch_size=0)
-    with pytest.raises(ValueError, match="`y` must hold the targets.* y=None"):
+    with pytest.raises(ValueError, match="`y` must contain the targets.* y=None"):
         compiled.fit(IMAGES)
 
 
@@ -136,7 +136,7 @@ def test_invalid_regression_targets_raise(way, name):
         with pytest.raises(ValueError, match=r"`y` must be \(samples, 3\) .*y.shape=\(4"):
             ways[way](wrong)
     for value in (np.nan, np.inf, -np.inf):
-        with pytest.raises(ValueError, match="`y` must hold finite .* in 1 of 4 .* 2$"):
+        with pytest.raises(ValueError, match="`y` must contain finite .* in 1 of 4 .* 2$"):
             ways[way](changed((2, 1), value))
     for weight, old in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
@@ -210,9 +210,9 @@ def test_custom_compute_loss_needs_no_targets():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (np.array(["cat", "dog", "cat", "cat"], object), "`y` must hold numbers"),
+        (np.array(["cat", "dog", "cat", "cat"], object), "`y` must contain numbers"),
         ([[0], [1, 2], [0], [1]], "`y` must have rows of the same length"),
-        ([0, 0.5, 2, 1], "`y` must hold class indices.*Received: y with 0.5"),
+        ([0, 0.5, 2, 1], "`y` must contain class indices.*Received: y with 0.5"),
     ],
 )
 def test_targets_other_than_class_indices_raise(y, message, compiled):

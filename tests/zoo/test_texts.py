@@ -181,7 +181,7 @@ def test_train_and_evaluate_on_texts():
         ({}, "good", "`texts` .* list of str, also for a single one. Received: texts='good'"),
         ({}, [("a", "b")], r"a list of str.*Received: .*\('a', 'b'\)"),
         ({}, ["a", 1], "a list of str.*Received"),
-        ({}, ["a", " "], r"`texts` must hold texts that are not empty.* Received: texts.1.=' '"),
+        ({}, ["a", " "], r"`texts` must contain texts that are not empty.* Received: texts.1.=' '"),
         (dict(pairs=True), [("a", "")], r"not empty.* Received: texts.0.=.'a', ''."),
         ({}, ["a \ud83d"], r"without lone surrogates. Received: texts.0.='a .ud83d'"),
         (dict(pairs=True), ["a", "b"], "a list of tuples of two str.* Received"),
@@ -210,7 +210,7 @@ def test_invalid_token_arrays_raise():
             take({"ids": ids, "mask": ids > 0})
     with pytest.raises(ValueError, match=r"at least one token per text.*shape=\(1, 0\)"):
         model.predict({"tokens": ids[:, :0], "mask": ids[:, :0] > 0})
-    with pytest.raises(ValueError, match="`x` must hold numbers. Received: x of object"):
+    with pytest.raises(ValueError, match="`x` must contain numbers. Received: x of object"):
         tiny("SimpleTRON").predict([None])
     with pytest.raises(ValueError, match="`bytes.decode`. Received: x of builtins.bytes"):
         tiny("SimpleTRON").classify([b"a text"])
@@ -218,7 +218,7 @@ def test_invalid_token_arrays_raise():
 
 @pytest.mark.once
 def test_object_arrays_must_hold_texts():
-    with pytest.raises(ValueError, match="`x` must hold numbers. Received: x of object, shape"):
+    with pytest.raises(ValueError, match="`x` must contain numbers. Received: x of object, shape"):
         tiny().predict(np.full((1, 8, 8, 3), None, object))
     answers = tiny("SimpleTRON").predict(np.array(["a", "b"], object), verbose=0)
     assert answers.shape[0] == 2
@@ -228,7 +228,7 @@ def test_empty_list_and_pixel_model_raise():
     with pytest.raises(ValueError, match=r"`texts` must be a list of str.*Received: texts='\[\]'"):
         make().encode([])
     pixels = SimpleNamespace(get_config=lambda: {"image_size": 8}, name="pixels")
-    with pytest.raises(ValueError, match="`image_size` reads no texts. Received: pixels"):
+    with pytest.raises(ValueError, match="`image_size` does not support texts. Received: pixels"):
         make_encoder(pixels)
 
 
@@ -351,5 +351,5 @@ def test_command_line_reads_joined_pairs(tmp_path, capsys):
     assert capsys.readouterr().out == 2 * answer
     (tmp_path / "pairs.tsv").write_text("good\n")
     assert main(["predict", str(tmp_path / "preset"), *source]) == 2
-    rule = "`--from` must hold 2 texts per line, separated by a tab. Received: ['good'] in"
+    rule = "`--from` must contain 2 texts per line, separated by a tab. Received: ['good'] in"
     assert rule in capsys.readouterr().err

@@ -48,7 +48,7 @@ def set_golden_weights(model, golden):
 
 
 # The authors' inputs are random numbers outside the range of images.
-@pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255:UserWarning")
+@pytest.mark.filterwarnings("ignore:`x` must contain images of 0–255:UserWarning")
 @pytest.mark.parametrize("name", ["vit_csp", "vit_mha"])
 def test_logits_match_authors(name):
     golden = load_golden(name)
@@ -204,20 +204,20 @@ def test_plain_image_has_same_logits_at_any_size():
         (dict(dropout=2), r"`dropout` must be in \[0, 1\).*dropout=2"),
         (dict(dropout="a"), r"`dropout` must be in \[0, 1\).*dropout='a'"),
         (dict(image_size=(64, 32)), r"`image_size` must be a positive.*image_size=\(64, 32\)"),
-        (dict(std=(0, 0, 0)), "`std` must hold positive numbers.*std="),
-        (dict(mean=0.5), "`mean` must hold one finite value per channel.*mean=0.5"),
-        (dict(mean=(0.5, 0.5, np.nan)), "`mean` must hold one finite value.*nan"),
+        (dict(std=(0, 0, 0)), "`std` must contain positive numbers.*std="),
+        (dict(mean=0.5), "`mean` must contain one finite value per channel.*mean=0.5"),
+        (dict(mean=(0.5, 0.5, np.nan)), "`mean` must contain one finite value.*nan"),
         (dict(layer_norm_epsilon=-1), "`layer_norm_epsilon` must be a positive number.*-1"),
         (dict(steps_image_size=9), "`patch_size` must divide `steps_image_size`.*=9"),
-        (dict(mixer=dict(name="csp", group_sise=3)), "CSP takes.*Did you mean `group_size`"),
+        (dict(mixer=dict(name="csp", group_sise=3)), "CSP accepts.*Did you mean `group_size`"),
         (dict(keep_unused_params="no"), "`keep_unused_params` must be True or False.*'no'"),
         (dict(mixer=dict(name="csp", ragged="no")), "`ragged` must be True or False.*'no'"),
         (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
         (dict(mixer="convolution"), "`mixer` must be one of.*convolution"),
         (dict(mixer=dict(num_heads=2)), "`mixer` must be one of.*num_heads"),
         (dict(pooling="median"), "`pooling` must be one of.*median"),
-        (dict(mean=(0.5,)), "`mean` must hold one finite value per channel.*channels=3"),
-        (dict(channels=1), "`mean` must hold one finite value per channel.*channels=1"),
+        (dict(mean=(0.5,)), "`mean` must contain one finite value per channel.*channels=3"),
+        (dict(channels=1), "`mean` must contain one finite value per channel.*channels=1"),
         (dict(mixer=dict(name="csp", group_size=3)), "`group_size` must divide.*group_size=3"),
         (dict(mixer=dict(name="csp", group_size=0)), "`group_size` must be a positive.*0"),
         (

@@ -77,8 +77,8 @@ def pad_graphs(
     nodes = largest if nodes is None else nodes
     if not graphs or nodes < largest:
         raise ValueError(
-            "`graphs` must hold at least one graph, and `nodes` must be at least its largest size. "
-            f"Received: {len(graphs)} graphs of up to {largest} nodes, nodes={nodes}"
+            "`graphs` must contain at least one graph, and `nodes` must be at least its largest "
+            f"size. Received: {len(graphs)} graphs of up to {largest} nodes, nodes={nodes}"
         )
     if hops is None:
         longest = max(np.shape(graph["edge_input"])[2] for graph in graphs)
@@ -127,7 +127,7 @@ def _check_graph(graph, index, first):
     if not is_whole:
         raise ValueError(
             f"Every graph of `graphs` must have the arrays {list(AXES)} in the documented shapes, "
-            "with one number of nodes and the features of the first graph. "
+            "with the same number of nodes, and the same features as the first graph. "
             f"Received: graph {index} with the shapes {shapes}"
         )
     distance = np.asarray(graph["spatial_pos"])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.files import find_form, read_rows
+from keras_permix.data.files import find_layout, read_rows
 from keras_permix.utils.checks import import_extra
 
 # Set -> folder of the unpacked archive.
@@ -34,7 +34,7 @@ def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]
     Reference: Hu et al., "OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs", 2021.
     """
     names = [f"{FOLDERS[name]}/{file}" for file in (TABLE, SPLIT)]
-    folder, _ = find_form(data_dir, [tuple(names)])
+    folder, _ = find_layout(data_dir, [tuple(names)])
     table, split = (folder / file for file in names)
     rows = read_rows(table)
     train, valid = _split(split, len(rows))
@@ -58,6 +58,6 @@ def _split(path: Path, count: int) -> list[list[int]]:
         return [part.tolist() for part in parts]
     except Exception as error:  # PyTorch raises many kinds of errors for damaged files.
         raise ValueError(
-            f"{SPLIT} must hold arrays `train` and `valid` of indices in {TABLE}. "
+            f"{SPLIT} must contain arrays `train` and `valid` of indices in {TABLE}. "
             f"Received: {path} ({type(error).__name__}: {str(error)[:200]})"
         ) from error

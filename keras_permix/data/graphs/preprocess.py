@@ -116,7 +116,7 @@ def check_graph(
     ends = edges[:, :2]
     if values.min() < 0 or values.max() > LARGEST or (ends < 0).any() or (ends >= len(nodes)).any():
         raise ValueError(
-            f"Features must be from 0 to {LARGEST}, and the ends of an edge indices of nodes. "
+            f"Features must be from 0 to {LARGEST}, and edges must join existing nodes. "
             f"Received: features from {values.min()} to {values.max()}, {len(nodes)} nodes, edges "
             f"between {ends.tolist()[:8]}"
         )
@@ -128,7 +128,7 @@ def check_graph(
 def _integers(name, values):
     array = np.asarray(values)
     if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"`{name}` must hold integers. Received: {name} of {array.dtype}")
+        raise ValueError(f"`{name}` must contain integers. Received: {name} of {array.dtype}")
     return array.astype("int64")
 
 

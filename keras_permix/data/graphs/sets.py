@@ -155,7 +155,7 @@ def load_graphs(
     labels = tuple(labels or list(columns)[:1] or ("y",))
     if not own and not set(labels) <= set(columns):
         raise ValueError(
-            f"`labels` of {name} must be of {', '.join(columns)}. Received: labels={labels}"
+            f"`labels` of {name} must be among {', '.join(columns)}. Received: labels={labels}"
         )
     if own or name in FILES:
         train, test = read_parts(name, FILES, data_dir, **files)
@@ -203,7 +203,7 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarr
     for row, (nodes, _) in zip(rows, graphs, strict=True):
         if nodes.shape[1] != graphs[0][0].shape[1]:
             raise ValueError(
-                "Nodes of all graphs must have the number of features of the first graph, "
+                "All graphs must have the same number of node features as the first graph, "
                 f"{graphs[0][0].shape[1]}. Received: {nodes.shape[1]} in {shown(row)}"
             )
     return graphs

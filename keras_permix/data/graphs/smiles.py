@@ -100,7 +100,7 @@ def from_smiles(
     largest = max((len(atoms) for atoms, _ in graphs), default=0)
     if not graphs or nodes is not None and nodes < largest:
         raise ValueError(
-            "`smiles` must hold at least one molecule, and `nodes` must be at least its largest "
+            "`smiles` must contain at least one molecule, and `nodes` must be at least its largest "
             f"size. Received: {len(graphs)} molecules of up to {largest} atoms, nodes={nodes}"
         )
     return batch_graphs(graphs, nodes, hops, max_distance)
@@ -160,7 +160,7 @@ def _read(chem, text, position, max_atoms):
     molecule = chem.MolFromSmiles(text)
     if molecule is None or not molecule.GetNumAtoms():
         raise ValueError(
-            f"`smiles` must be SMILES of molecules{_problem(chem, text)}. "
+            f"`smiles` must be valid SMILES{_problem(chem, text)}. "
             f"Received: smiles[{position}]={text!r}"
         )
     if molecule.GetNumAtoms() > max_atoms:

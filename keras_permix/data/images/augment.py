@@ -84,7 +84,7 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     """
     if unknown := sorted(set(spec) - set(RULES)):
         raise ValueError(
-            f"An augmentation has the keys {', '.join(RULES)}. Received: {', '.join(unknown)}"
+            f"`augmentation` supports the keys {', '.join(RULES)}. Received: {', '.join(unknown)}"
         )
     spec = {key: value for key, value in spec.items() if value is not None and value != 0}
     for key, value in spec.items():
@@ -168,14 +168,14 @@ def _make_layer(spec):
     mixes = (keras.layers.MixUp, keras.layers.CutMix)
     if not isinstance(cls, type) or not issubclass(cls, keras.layers.Layer) or cls in mixes:
         raise ValueError(
-            "`layers` must name layers of Keras, or registered ones, that transform images only; "
+            "`layers` must name Keras layers or registered layers that only transform images; "
             f"to mix images, set `mixup` or `cutmix`. Received: {spec}"
         )
     try:
         layer = cls.from_config({"dtype": "float32", **spec.get("config", {})})
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"`config` must hold the arguments of {name}. Received: {spec} ({error})"
+            f"`config` must contain the arguments of {name}. Received: {spec} ({error})"
         ) from error
     serialized = keras.saving.serialize_keras_object(layer)
     if hasattr(layer, "data_format"):

@@ -15,7 +15,7 @@ from keras_permix.data.files import read_file
 SHAPE = (3, 32, 32)  # of a stored image
 
 
-class _Form(NamedTuple):
+class _Layout(NamedTuple):
     """List the files of both parts, and the key of labels in a pickle or their byte column."""
 
     train: tuple
@@ -24,11 +24,11 @@ class _Form(NamedTuple):
 
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
-PICKLED_10 = _Form(BATCHES, ("test_batch",), b"labels")
-PICKLED_100 = _Form(("train",), ("test",), b"fine_labels")
-BINARY_10 = _Form(tuple(f"{name}.bin" for name in BATCHES), ("test_batch.bin",), 0)
-BINARY_100 = _Form(("train.bin",), ("test.bin",), 1)  # after the column of coarse labels
-FORMS = {
+PICKLED_10 = _Layout(BATCHES, ("test_batch",), b"labels")
+PICKLED_100 = _Layout(("train",), ("test",), b"fine_labels")
+BINARY_10 = _Layout(tuple(f"{name}.bin" for name in BATCHES), ("test_batch.bin",), 0)
+BINARY_100 = _Layout(("train.bin",), ("test.bin",), 1)  # after the column of coarse labels
+LAYOUTS = {
     "cifar-10-python.tar.gz": PICKLED_10,
     "cifar-10-batches-py": PICKLED_10,
     "cifar-10-binary.tar.gz": BINARY_10,
@@ -38,8 +38,8 @@ FORMS = {
     "cifar-100-binary.tar.gz": BINARY_100,
     "cifar-100-binary": BINARY_100,
 }
-CIFAR10_FILES = ("cifar10.zip", *(name for name in FORMS if "-10-" in name))
-CIFAR100_FILES = tuple(name for name in FORMS if "-100-" in name)
+CIFAR10_FILES = ("cifar10.zip", *(name for name in LAYOUTS if "-10-" in name))
+CIFAR100_FILES = tuple(name for name in LAYOUTS if "-100-" in name)
 
 
 def read_cifar(path):
@@ -57,20 +57,20 @@ def read_cifar(path):
     """
     if path.name == "cifar10.zip":
         return _read_zip(path)
-    form = FORMS[path.name]
+    layout = LAYOUTS[path.name]
     if path.is_dir():
         blobs = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
     else:
         with tarfile.open(fileobj=io.BytesIO(read_file(path)), mode="r:gz") as archive:
             files = [member for member in archive if member.isfile()]
             blobs = {Path(file.name).name: archive.extractfile(file).read() for file in files}
-    if missing := [name for name in (*form.train, *form.test) if name not in blobs]:
+    if missing := [name for name in (*layout.train, *layout.test) if name not in blobs]:
         raise FileNotFoundError(
-            f"`{path}` must hold all files of its set. Received: a folder without {missing[0]}"
+            f"`{path}` must contain all files of its set. Received: a folder without {missing[0]}"
         )
     parts = []
-    for names in (form.train, form.test):
-        batches = [_decode(blobs[name], form.label, path / name) for name in names]
+    for names in (layout.train, layout.test):
+        batches = [_decode(blobs[name], layout.label, path / name) for name in names]
         images, labels = zip(*batches, strict=True)
         parts.append((np.concatenate(images), np.concatenate(labels)))
     return parts

@@ -60,7 +60,7 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     if dark:
         # Python shows it once per folder.
         warnings.warn(
-            "A 16-bit image has only levels near 0 of 65535, and becomes black. Save it with 8 "
+            "All values of a 16-bit image are close to 0, and it becomes black. Save it with 8 "
             f"bits. Received: an image in {Path(path).parent}",
             stacklevel=2,
         )

@@ -135,7 +135,7 @@ def listed_images(
     folder = Path(data_dir or ".")
     if (test is None) == (test_fraction is None):
         raise ValueError(
-            "A list of images must come with a `test` list or a `test_fraction`. "
+            "A list of images requires a `test` list or a `test_fraction`. "
             f"Received: test={test!r}, test_fraction={test_fraction}"
         )
     lists = list(zip((train, test or train, train), _named(splits, validation), strict=False))
@@ -256,7 +256,7 @@ def _files_by_class(folder):
     found = {path.name: images_in(path) for path in classes}
     if empty := [str(folder / name) for name, files in found.items() if not files]:
         raise ValueError(
-            f"The folder of a class must hold images ({', '.join(SUFFIXES)}). "
+            f"The folder of a class must contain images ({', '.join(SUFFIXES)}). "
             f"Received: none in {', '.join(empty[:8])}"
         )
     return found
@@ -301,7 +301,7 @@ def _check_apart(lists, parts):
             other = seen.setdefault(os.path.normpath(path), listed)
             if other != listed:
                 raise ValueError(
-                    "An image of a list must be in one part, for training, testing or validation. "
+                    "An image must be in only one part: training, testing or validation. "
                     f"Received: {path}, in {_said(other)} and in {_said(listed)}"
                 )
 
@@ -322,18 +322,18 @@ def _pairs(rows, file, read):
         label = read(row)
         if not isinstance(row.get("path"), str) or not row["path"] or not label:
             raise ValueError(
-                "A list of images must have the columns `path` and `label`, named in its first "
-                f"line, and both in every row. Received: {shown(row)}"
+                "A list of images must have a header with the columns `path` and `label`, and both "
+                f"values in every row. Received: {shown(row)}"
             )
         path = file.parent / row["path"]
         if not path.is_file():
             raise FileNotFoundError(
-                "A list of images must name files that exist, relative to itself. "
+                "The files in a list of images must exist. Paths are relative to the list. "
                 f"Received: {path}, {shown(row)}"
             )
         if labels.setdefault(os.path.normpath(path), label) != label:
             raise ValueError(
-                "An image of a list must have one label. "
+                "An image must have only one label. "
                 f"Received: {path} with {labels[os.path.normpath(path)]!r} and {label!r} in {file}"
             )
         found.append((path, label))

@@ -46,7 +46,7 @@ class RandAugment:
         """Return uint8 images `(batch, height, width, channels)` from gray or RGB ones, 0–255."""
         if images.ndim != 4 or images.shape[-1] not in (1, 3):
             raise ValueError(
-                "RandAugment takes images (batch, height, width, channels), gray or RGB. "
+                "RandAugment expects gray or RGB images (batch, height, width, channels). "
                 f"Received: images.shape={images.shape}"
             )
         if images.dtype != np.uint8:

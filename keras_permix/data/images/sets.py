@@ -10,7 +10,7 @@ from filelock import FileLock
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import DATA_VARIABLE, find_form, read_file
+from keras_permix.data.files import DATA_VARIABLE, find_layout, read_file
 from keras_permix.data.images.cifar import CIFAR10_FILES, CIFAR100_FILES, read_cifar
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.tiny_imagenet import FOLDER, read_tiny_imagenet
@@ -79,8 +79,8 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
     [Le and Yang, 2015](http://vision.stanford.edu/teaching/cs231n/reports/2015/pdfs/yle_project.pdf)
     for Tiny-ImageNet.
     """
-    labels, forms, read, module = SETS[check_choice("name", name, SETS)]
-    found = find_form(data_dir, forms, or_none=module is not None)
+    labels, layouts, read, module = SETS[check_choice("name", name, SETS)]
+    found = find_layout(data_dir, layouts, or_none=module is not None)
     if found is None:
         train, test, *own = _download(name, module)
     else:
@@ -104,7 +104,7 @@ def _download(name, module):
     except Exception as error:  # Keras raises a plain `Exception` if the network fails.
         raise ConnectionError(
             f"{name} could not be downloaded. Connect to the internet, or set {DATA_VARIABLE} (or "
-            f"`data_dir`, `--data-dir`) to a folder that holds its files. Received: {error}"
+            f"`data_dir`, `--data-dir`) to a folder that contains its files. Received: {error}"
         ) from error
     if keras.config.image_data_format() == "channels_first" and parts[0][0].ndim == 4:
         return tuple((np.moveaxis(x, 1, -1), y) for x, y in parts)
@@ -138,7 +138,7 @@ MNIST_FORMS = tuple(
     tuple(pattern.format(piece) for piece in PIECES)
     for pattern in ("mnist-{}-ubyte.gz", "{}-ubyte.gz", "{}-ubyte")
 )
-# name -> labels, forms of the files, function that reads one, module of Keras that downloads it
+# name -> labels, file layouts, function that reads one, module of Keras that downloads it
 SETS = {
     "cifar10": (
         CIFAR10_LABELS, [(name,) for name in CIFAR10_FILES], read_cifar, keras.datasets.cifar10

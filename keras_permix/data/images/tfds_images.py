@@ -35,7 +35,7 @@ def tfds_source(
 
     Raises:
         ImportError: If tensorflow-datasets is not installed.
-        ValueError: If TFDS does not know the set, or the set lacks the split or the features.
+        ValueError: If TFDS has no such set, or the set lacks the split or the features.
         ConnectionError: If the set cannot be prepared.
 
     Example:

@@ -79,7 +79,7 @@ def _annotated(folder, wnids):
     files = [(folder / "val/images" / row[0], wnids.index(row[1])) for row in rows]
     if missing := [path for path, _ in files if not path.is_file()]:
         raise FileNotFoundError(
-            "`val/images/` must hold each file of `val_annotations.txt`. "
+            "`val/images/` must contain each file of `val_annotations.txt`. "
             f"{HOW} Received: no {missing[0]}"
         )
     return files
@@ -107,6 +107,6 @@ def _decode(files):
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(
-            f"The folder of Tiny-ImageNet must hold `{path.name}`. {HOW} Received: no {path}"
+            f"The folder of Tiny-ImageNet must contain `{path.name}`. {HOW} Received: no {path}"
         )
     return path.read_text(encoding="utf-8").splitlines()

@@ -11,7 +11,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.cached import cached_arrays, draw_rounds
 from keras_permix.data.dataset import Dataset, split_source
-from keras_permix.data.files import find_form, read_rows
+from keras_permix.data.files import find_layout, read_rows
 from keras_permix.data.lra.listops_trees import draw_listops
 from keras_permix.data.text.sources import TokenSource
 
@@ -47,7 +47,7 @@ def encode_listops(text: str) -> np.ndarray:
     unknown = set(tokens) - set(IDS)
     if unknown or not tokens:
         raise ValueError(
-            f"ListOps must consist of the tokens {' '.join(IDS)}, and parentheses. "
+            f"A ListOps sequence must consist of the tokens {' '.join(IDS)}, and parentheses. "
             f"Received: {sorted(unknown)[:5]} in {text[:60]!r}"
         )
     return np.array([IDS[token] for token in tokens], "uint8")
@@ -191,7 +191,7 @@ def load_listops(
 
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
-    folder, _ = find_form(data_dir, [FILES])
+    folder, _ = find_layout(data_dir, [FILES])
     parts = [_read(folder / name) for name in FILES]
     rows = [tokens for part in parts for tokens, _ in part]
     answers = [answer for part in parts for _, answer in part]
@@ -255,7 +255,7 @@ def _different(seed: int, rules: dict[str, Any]) -> Iterator[tuple[np.ndarray, i
         stale = stale + kept if len(seen) == before else 0
         if empty == ROUNDS_WITHOUT or stale > REPEATED * len(seen):
             raise ValueError(
-                "Too few different sequences exist. Reduce their number, or allow longer and "
+                "Too few different sequences exist. Request fewer sequences, or allow longer and "
                 f"deeper ones. Received: {rules}, which give {len(seen)} sequences, then {stale} "
                 f"repeated ones, or none in {empty * len(drawn) * TREES} trees"
             )

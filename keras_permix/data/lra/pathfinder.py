@@ -176,14 +176,14 @@ def load_pathfinder(
     texts = sorted((folder / "metadata").glob("*.npy"))
     if not texts:
         raise FileNotFoundError(
-            "The folder must hold `metadata/0.npy` and so on, and `imgs`. "
+            "The folder must contain `imgs`, and `metadata/0.npy` and further files. "
             f"Received: {folder} without metadata"
         )
     files = [file for text in texts for file in _listed(text, folder)]
     files = [(image, label) for image, label in files if image.stat().st_size]
     if len(files) < 3:
         raise ValueError(
-            "The folder must hold at least three images, for three parts. "
+            "The folder must contain at least three images, for three parts. "
             f"Received: {len(files)} images in {folder} that are not empty"
         )
     order = np.random.default_rng(split_seed).permutation(len(files))
@@ -226,7 +226,7 @@ def _pictures(seed: int, rules: Rules) -> Iterator[tuple[np.ndarray, int]]:
     for drawn in draw_rounds(lambda rng: _draw(rng, at_once, rules), seed):
         if not any(len(images) for images, _ in drawn):
             raise ValueError(
-                "Pictures must have room for two long paths. Reduce `contour_length`, or increase "
+                "Two long paths must fit into a picture. Reduce `contour_length`, or increase "
                 "`image_size`. "
                 f"Received: {rules}, without a picture in {len(drawn) * at_once} attempts"
             )

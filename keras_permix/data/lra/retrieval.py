@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import find_form, read_file
+from keras_permix.data.files import find_layout, read_file
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts
 
@@ -53,7 +53,7 @@ def load_retrieval(
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006). The texts
     are from the ACL Anthology Network, [Radev et al., 2013](https://doi.org/10.1007/s10579-012-9211-2).
     """
-    folder, _ = find_form(data_dir, [FILES])
+    folder, _ = find_layout(data_dir, [FILES])
     pairs = [_read(folder / name) for name in FILES]
     train, validation, test = (
         (TextSource(texts, classes, max_sequence_length, encode), None) for texts, classes in pairs

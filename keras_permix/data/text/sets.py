@@ -144,8 +144,8 @@ def _label_names(given):
         largest = max(map(int, given))
         if largest >= max(len(given), MANY):
             raise ValueError(
-                "Classes that are numbers must be counted from 0; other ids must be names, with a "
-                f"letter in them. Received: a label of {largest} among {len(given)} texts"
+                "Numeric classes must be numbered from 0, and other ids must contain a letter. "
+                f"Received: a label of {largest} among {len(given)} texts"
             )
         return tuple(str(number) for number in range(largest + 1))
     return tuple(sorted(set(given)))
@@ -196,7 +196,7 @@ def _read_reviews(folder):
     return rows
 
 
-# name -> forms: our files, one per part, and the original archive
+# name -> file layouts: our files, one per part, and the original archive
 FILES = {
     "ag_news": (Files("ag_news_csv/train.csv", "ag_news_csv/test.csv", read=_read_news),),
     "imdb": (
@@ -212,17 +212,17 @@ FILES = {
 
 def _check_row(row, fields, is_class):
     texts = [row.get(field) for field in fields]
-    told = all(isinstance(text, str) and text.strip() and is_whole(text) for text in texts)
+    valid = all(isinstance(text, str) and text.strip() and is_whole(text) for text in texts)
     label = row.get("label")
-    if not told or is_class and (label is None or not str(label).strip()):
+    if not valid or is_class and (label is None or not str(label).strip()):
         raise ValueError(
-            f"Every row must have a text under each of {list(fields)}, and a `label`, not blank "
-            f"and without lone surrogates. Received: {shown(row)}"
+            f"Every row must have a text in the columns {list(fields)} and a `label`. They must "
+            f"not be blank or contain lone surrogates. Received: {shown(row)}"
         )
 
 
 def _check_columns(row, fields, labels):
-    """Check the names of a file's columns by its first row, and say what to change."""
+    """Check the names of a file's columns by its first row, and suggest what to change."""
     missing = [name for name in (*fields, *labels) if name not in row]
     if not missing:
         return

@@ -154,7 +154,7 @@ def wordpiece_tokenizer(
     needed = [special.get(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep")]
     if missing := [word for word in needed if word not in words]:
         raise ValueError(
-            f"`words` must hold {', '.join(needed[:2])} and {needed[2]}. Received: {len(words)} "
+            f"`words` must contain {', '.join(needed[:2])} and {needed[2]}. Received: {len(words)} "
             f"words without {', '.join(missing)}"
         )
     made = _library().BertWordPieceTokenizer(

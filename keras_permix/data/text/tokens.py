@@ -31,7 +31,7 @@ def encode_bytes(text: str) -> np.ndarray:
 
 
 def is_whole(text: str) -> bool:
-    """Return whether a text can be encoded as UTF-8; JSON may hold a lone surrogate."""
+    """Return whether a text can be encoded as UTF-8; JSON may contain a lone surrogate."""
     return SURROGATE.search(text) is None
 
 

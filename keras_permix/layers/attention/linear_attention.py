@@ -72,7 +72,9 @@ class LinearAttention(Streaming, SelfAttention):
 
     def make_state(self, batch_size: int) -> dict[str, Any]:
         if not self.causal:
-            raise ValueError(f"`initial_state` needs causal=True. Received: causal={self.causal}")
+            raise ValueError(
+                f"`initial_state` requires causal=True. Received: causal={self.causal}"
+            )
         precise = full_precision(self.compute_dtype)
         head_dim = self.qkv_dense.units // (3 * self.num_heads)
         shape = (batch_size, self.num_heads)

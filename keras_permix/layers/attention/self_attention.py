@@ -21,7 +21,8 @@ class SelfAttention(MixingLayer):
 
     Args:
         num_heads: Number of heads.
-        head_dim: Channels per head. `None`: input width / `num_heads`, an integer.
+        head_dim: Channels per head. `None`: input width / `num_heads`; then `num_heads` must divide
+            the input width.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width. If False, `num_heads` *
             `head_dim` must be the input width, and no dropout follows.
@@ -58,7 +59,7 @@ class SelfAttention(MixingLayer):
         inner = self.num_heads * (self.head_dim or width // self.num_heads)
         if not self.use_output_projection and inner != width:
             raise ValueError(
-                "Without an output projection `num_heads` * `head_dim` must be the width of the "
+                "Without an output projection `num_heads` * `head_dim` must equal the width of the "
                 f"input. Received: num_heads={self.num_heads}, head_dim={self.head_dim}, "
                 f"input_shape={tuple(input_shape)}"
             )

@@ -30,7 +30,8 @@ class SimpleAttention(Streaming, SelfAttention):
 
     Args:
         num_heads: Number of heads. The shapes of weights depend on it only if `head_dim` is set.
-        head_dim: Channels per head. `None`: input width / `num_heads`, an integer.
+        head_dim: Channels per head. `None`: input width / `num_heads`; then `num_heads` must divide
+            the input width.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width ("linear layer behind the
             q-k-v product" in the paper). If False, `num_heads` * `head_dim` must be the input
@@ -85,8 +86,8 @@ class SimpleAttention(Streaming, SelfAttention):
     def make_state(self, batch_size: int) -> dict[str, Tensor]:
         if not self.causal or self.scale == "length":
             raise ValueError(
-                "`initial_state` needs causal=True, and scale='valid' or None, because the total "
-                f"length is unknown. Received: causal={self.causal}, scale={self.scale!r}"
+                "`initial_state` requires causal=True, and scale='valid' or None, because the "
+                f"total length is unknown. Received: causal={self.causal}, scale={self.scale!r}"
             )
         head_dim = self.qkv_dense.units // (3 * self.num_heads)
         shape = (batch_size, self.num_heads, head_dim, head_dim)

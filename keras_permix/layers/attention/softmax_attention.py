@@ -42,7 +42,8 @@ class SoftmaxAttention(SelfAttention):
 
     Args:
         num_heads: Number of heads.
-        head_dim: Channels per head. `None`: input width / `num_heads`, an integer.
+        head_dim: Channels per head. `None`: input width / `num_heads`; then `num_heads` must divide
+            the input width.
         use_qkv_bias: Whether the fused projection has a bias.
         use_output_projection: Whether to project back to the input width. If False, `num_heads` *
             `head_dim` must be the input width.

@@ -114,8 +114,8 @@ class MLPMixerBlock(Composite):
     def call(self, inputs: Any) -> Any:
         if inputs.shape[1] not in (self.tokens, None):
             raise ValueError(
-                "MLPMixerBlock takes as many tokens as it was built for. "
-                f"Received: inputs.shape={tuple(inputs.shape)}, built for {self.tokens} tokens"
+                f"`inputs` must have the {self.tokens} tokens that MLPMixerBlock was built for. "
+                f"Received: inputs.shape={tuple(inputs.shape)}"
             )
         mixed = ops.swapaxes(self.token_norm(inputs), 1, 2)
         for layer in self.token_mlp:

@@ -153,7 +153,7 @@ class BlockDense(keras.layers.Layer):
         """
         if not self.built or self.lora_enabled:
             raise ValueError(
-                "`enable_lora` needs a built layer, and can be called only once. "
+                "`enable_lora` requires a built layer, and can be called only once. "
                 f"Received: built={self.built}, lora_enabled={self.lora_enabled}"
             )
         rank = self.lora_rank = check_integer("rank", rank)

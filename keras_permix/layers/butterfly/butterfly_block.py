@@ -93,7 +93,7 @@ class ButterflyBlock(MixingLayer):
         output_shape = self._block_output_shape(shape)
         if len(output_shape) != len(shape) or output_shape[axis] not in (self.block_size, None):
             raise ValueError(
-                "`block` must keep the number of axes and the size of the cut axis. "
+                "`block` must keep the number of axes and the size of the divided axis. "
                 f"Received: block={self.block.name}, which returns {output_shape} for {shape}"
             )
 
@@ -139,7 +139,7 @@ class ButterflyBlock(MixingLayer):
         if not (supported and fits(first, (shape[0], blocks)) and broadcasts(last, (None, *size))):
             raise ValueError(
                 "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
-                "block_size), and `block` must take one. Received: attention_mask.shape="
+                "block_size), and `block` must support it. Received: attention_mask.shape="
                 f"{shape_of(mask)}, inputs.shape={tuple(shape)}, block={self.block.name}"
             )
 
@@ -162,7 +162,7 @@ class ButterflyBlock(MixingLayer):
         rank = len(input_shape)
         if not -rank <= self.axis < rank or self.axis == -rank:
             raise ValueError(
-                "`axis` must be an axis of the input other than that of the batch. "
+                "`axis` must be an axis of the input other than the batch axis. "
                 f"Received: axis={self.axis}, input_shape={tuple(input_shape)}"
             )
         axis = self.axis % rank

@@ -194,7 +194,7 @@ class ButterflyLinearMLP(Composite):
         side = math.isqrt(channels)
         if side < 2 or side**2 != channels:
             raise ValueError(
-                "ButterflyLinearMLP takes a square number of channels, at least 4. "
+                "ButterflyLinearMLP requires a square number of channels, at least 4. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
         wide, policy = side * self.expansion, self.dtype_policy

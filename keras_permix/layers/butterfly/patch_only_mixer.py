@@ -67,8 +67,8 @@ class PatchOnlyMixer(Composite):
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) != 4 or input_shape[-1] is None:
             raise ValueError(
-                "PatchOnlyMixer takes images of shape (batch, height, width, channels) with known "
-                f"channels. Received: input_shape={tuple(input_shape)}"
+                "PatchOnlyMixer expects images of shape (batch, height, width, channels) with "
+                f"known channels. Received: input_shape={tuple(input_shape)}"
             )
         policy, norm = self.dtype_policy, keras.layers.LayerNormalization
         self.norms, self.mlps_in, self.mlps_out = [], [], []

@@ -38,7 +38,7 @@ def check_image_range(images):
 
     >>> from keras_permix.layers.embedding.images import check_image_range
     >>> check_image_range(np.full((1, 8, 8, 3), 0.5))[:43]
-    '`x` must hold images of 0–255, but seems to'
+    '`x` must contain images of 0–255, but seems to'
     """
     known = isinstance(images, np.ndarray)
     dtype = images.dtype.name if known else keras.backend.standardize_dtype(images.dtype)
@@ -48,15 +48,17 @@ def check_image_range(images):
     low, high = float(np.min(values)), float(np.max(values))
     received = f"Received: x from {low:.6g} to {high:.6g}, {dtype}"
     if not np.isfinite(low + high):
-        raise ValueError(f"`x` must hold images of 0–255, without NaN or infinity. {received}")
+        raise ValueError(f"`x` must contain images of 0–255, without NaN or infinity. {received}")
     whole = "int" in dtype
     overshoot = 0 if whole else OVERSHOOT
     if not (RANGE[0] - overshoot <= low and high <= RANGE[1] + overshoot):
         deep = " Divide 16-bit images by 257." if 0 <= low and high > DEEP else ""
-        raise ValueError(f"`x` must hold images of 0–255; the model scales them.{deep} {received}")
+        raise ValueError(
+            f"`x` must contain images of 0–255; the model scales them.{deep} {received}"
+        )
     if 0 < max(-low, high) <= (1 if whole else SCALED):
         return (
-            "`x` must hold images of 0–255, but seems to be scaled already. The model scales "
+            "`x` must contain images of 0–255, but seems to be scaled already. The model scales "
             f"images: pass the original ones, or multiply images of 0–1 by 255. {received}"
         )
     return None

@@ -60,7 +60,7 @@ class PositionEmbedding(Composite):
         tokens = given if self.max_tokens is None else self.max_tokens
         if tokens is None or (given or 0) > tokens:
             raise ValueError(
-                "PositionEmbedding needs a known number of tokens, at most `max_tokens`. "
+                "PositionEmbedding requires a known number of tokens, at most `max_tokens`. "
                 f"Received: input_shape={tuple(input_shape)}, max_tokens={self.max_tokens}"
             )
         has_class_token = self.use_class_token or self.keep_unused
@@ -83,11 +83,11 @@ class PositionEmbedding(Composite):
         return tokens + ops.cast(self.table[:, : ops.shape(tokens)[1]], tokens.dtype)
 
     def _check_number(self, tokens):
-        """Check the number of tokens, at run time if TensorFlow does not know it yet."""
+        """Check the number of tokens, at run time if it is unknown while TensorFlow traces."""
         positions = self.table.shape[1] - (self.use_class_token or self.keep_unused)
         number = ops.shape(tokens)[1]
         rule = (
-            "PositionEmbedding takes no more tokens than it has positions. "
+            "PositionEmbedding requires a position for every token. "
             f"Received: positions={positions}, tokens="
         )
         return require(tokens, number <= positions, rule, number)

@@ -100,7 +100,7 @@ class DampedEMA(Streaming, MixingLayer):
     def make_state(self, batch_size: int) -> Tensor:
         if self.bidirectional or self.truncation is not None:
             raise ValueError(
-                "`initial_state` needs bidirectional=False and truncation=None. "
+                "`initial_state` requires bidirectional=False and truncation=None. "
                 f"Received: bidirectional={self.bidirectional}, truncation={self.truncation}"
             )
         shape = (batch_size, self.omega.shape[0], self.ema_dim)

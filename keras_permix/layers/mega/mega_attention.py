@@ -99,7 +99,7 @@ class MegaAttention(Composite):
         if self.position_bias == "rotary":
             if width % 2:
                 raise ValueError(
-                    "`position_bias='rotary'` needs an even `shared_dim`. "
+                    "`position_bias='rotary'` requires an even `shared_dim`. "
                     f"Received: shared_dim={width}"
                 )
             self.bias_a = self.add_weight(shape=(width,), initializer=normal, name="bias_a")
@@ -108,7 +108,7 @@ class MegaAttention(Composite):
             self.longest = self.chunk_size or self.max_sequence_length or shared_shape[1]
             if not self.longest:
                 raise ValueError(
-                    "A simple position bias needs `max_sequence_length` or `chunk_size` if the "
+                    "A simple position bias requires `max_sequence_length` or `chunk_size` if the "
                     "number of tokens is unknown or 0. For `MegaBlock`, pass "
                     "`attention={'max_sequence_length': …}`. Received: "
                     f"tokens={shared_shape[1]}, max_sequence_length={self.max_sequence_length}"
@@ -151,7 +151,7 @@ class MegaAttention(Composite):
         size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
         if not self.causal or size is None:
             raise ValueError(
-                "`initial_state` needs causal=True, and `max_sequence_length` or `chunk_size`. "
+                "`initial_state` requires causal=True, and `max_sequence_length` or `chunk_size`. "
                 f"Received: causal={self.causal}, "
                 f"max_sequence_length={self.max_sequence_length}, chunk_size=None"
             )
@@ -188,7 +188,7 @@ class MegaAttention(Composite):
     def _check_room(self, position, new, size):
         if self.chunk_size is None and not ops.is_tensor(position) and position + new > size:
             raise ValueError(
-                "Without `chunk_size`, attention reads at most `max_sequence_length` tokens. "
+                "Without `chunk_size`, attention supports at most `max_sequence_length` tokens. "
                 f"Received: max_sequence_length={size}, tokens={position + new}"
             )
 
@@ -213,7 +213,7 @@ class MegaAttention(Composite):
         return tuple(shared * gamma[i] + beta[i] for i in range(2))
 
     def _check_length(self, shared, length, missing):
-        """Check the number of tokens, at run time if TensorFlow does not know it yet."""
+        """Check the number of tokens, at run time if it is unknown while TensorFlow traces."""
         if self.chunk_size is not None:
             rule = (
                 "`chunk_size` must divide the number of tokens; "
@@ -224,7 +224,7 @@ class MegaAttention(Composite):
         if self.position_bias == "rotary":
             return shared
         rule = (
-            "A simple position bias takes at most `max_sequence_length` tokens. "
+            "A simple position bias supports at most `max_sequence_length` tokens. "
             f"Received: max_sequence_length={self.longest}, tokens="
         )
         return require(shared, length <= self.longest, rule, length)

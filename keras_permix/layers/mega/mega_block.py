@@ -148,7 +148,7 @@ class MegaBlock(Streaming, Composite):
         chunk_size = self.attention_arguments.get("chunk_size")
         if not self.attends and (self.causal or chunk_size is not None):
             raise ValueError(
-                "`causal` and `chunk_size` need an attention function as `mixer`. "
+                "`causal` and `chunk_size` require an attention function as `mixer`. "
                 f"Received: mixer={self.mixer}, causal={self.causal}, chunk_size={chunk_size}"
             )
         attention = MegaAttention(
@@ -211,7 +211,7 @@ class MegaBlock(Streaming, Composite):
     def make_state(self, batch_size: int) -> dict[str, Any]:
         if not self.causal or self.ema.truncation is not None:
             raise ValueError(
-                "`initial_state` needs causal=True and an average without `truncation`. "
+                "`initial_state` requires causal=True and an average without `truncation`. "
                 f"Received: causal={self.causal}, mixer={self.mixer}, "
                 f"average={self.average_arguments}"
             )

@@ -112,7 +112,7 @@ class RandomOrder(Composite):
     def order(self, tokens: int | None) -> np.ndarray:
         """Return the source of each token, an integer array `(tokens,)`."""
         if tokens is None:
-            raise ValueError("RandomOrder needs a known number of tokens. Received: tokens=None")
+            raise ValueError("RandomOrder requires a known number of tokens. Received: tokens=None")
         # NumPy guarantees the same numbers in all versions only for this legacy generator.
         return np.random.RandomState(self.seed).permutation(tokens)
 

@@ -128,8 +128,8 @@ class CSP(TokenMixer):
             return self.shift
         if self._columns is None or np.shape(self.shift)[1:] != (2,):
             raise ValueError(
-                "A `shift` of moves must hold a pair (rows, columns) per inner channel, and the "
-                "layer must be built for maps (batch, rows, columns, channels) with known columns. "
+                "`shift` must contain one pair (rows, columns) per inner channel, and the layer "
+                "must be built for maps (batch, rows, columns, channels) with known columns. "
                 f"Received: shift of the shape {np.shape(self.shift)}, columns={self._columns}"
             )
         return [down * self._columns + right for down, right in self.shift]
@@ -138,8 +138,8 @@ class CSP(TokenMixer):
         if self._columns is not None and len(inputs.shape) == 4:
             columns = keras.ops.shape(inputs)[2]
             rule = (
-                "A `shift` of moves takes maps with as many columns as the layer was built for. "
-                f"Received: built for {self._columns}, columns of the map="
+                f"With pairs as `shift`, maps must have the {self._columns} columns that the layer "
+                "was built for. Received: columns="
             )
             inputs = require(inputs, columns == self._columns, rule, columns)
         return super().call(inputs, mask)
@@ -169,7 +169,7 @@ def _as_array(shift):
         return np.asarray(shift)
     except ValueError:
         raise ValueError(
-            "`shift` must hold one step, or one pair (rows, columns), per inner channel. "
+            "`shift` must contain one step, or one pair (rows, columns), per inner channel. "
             f"Received: shift={shift!r}"
         ) from None
 

@@ -53,7 +53,7 @@ class SinkhornCSP(CSP):
     def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:
         if "align" in kwargs:
             raise ValueError(
-                'SinkhornCSP takes no `align`: it always uses `align="reference"`. '
+                'SinkhornCSP does not support `align`: it always uses `align="reference"`. '
                 f"Received: align={kwargs['align']!r}"
             )
         super().__init__(align="reference", **kwargs)

@@ -197,7 +197,7 @@ def check_tokens(layer, shape):
     """Return `shape` if it is (batch, tokens, channels) with known channels."""
     if len(shape) != 3 or shape[-1] is None:
         raise ValueError(
-            f"{layer} takes tokens of shape (batch, tokens, channels) with known channels. "
+            f"{layer} expects tokens of shape (batch, tokens, channels) with known channels. "
             f"Received: input_shape={tuple(shape)}"
         )
     return tuple(shape)
@@ -211,7 +211,7 @@ def tokens_shape(layer, shape):
     """
     if len(shape) not in (3, 4) or shape[-1] is None:
         raise ValueError(
-            f"{layer} takes tokens of shape (batch, tokens, channels), or maps of shape "
+            f"{layer} expects tokens of shape (batch, tokens, channels), or maps of shape "
             "(batch, rows, columns, channels), with known channels. "
             f"Received: input_shape={tuple(shape)}"
         )

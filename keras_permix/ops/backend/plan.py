@@ -158,28 +158,28 @@ class Row:
         group = tokens if plan.group_size is None else plan.group_size
         platform = call.hardware.platform
         if self.devices and platform not in self.devices and not call.symbolic:
-            unknown = ", and the device is not known" if platform == UNKNOWN else ""
-            return f"it needs device {' or '.join(self.devices)}{unknown}"
+            unknown = ", but the device is not known" if platform == UNKNOWN else ""
+            return f"it requires device {' or '.join(self.devices)}{unknown}"
         if not self.installed:
-            return f"it needs the package {self.requires}"
+            return f"it requires the package {self.requires}"
         if self.dtypes and call.dtype not in self.dtypes:
-            return f"it needs dtype {' or '.join(self.dtypes)}"
+            return f"it requires dtype {' or '.join(self.dtypes)}"
         if plan.aligned and not self.aligned:
-            return "it needs align independent"
+            return "it requires align='independent'"
         if group and self.group_sizes and group not in self.group_sizes:
-            return f"it needs group_size {' or '.join(map(str, self.group_sizes))}"
+            return f"it requires group_size {' or '.join(map(str, self.group_sizes))}"
         if call.masked and not self.masks:
-            return "it takes no mask"
+            return "it does not support masks"
         if 0 in call.shape:
-            return "it takes no empty tensor"
+            return "it does not support empty tensors"
         if tokens is None and not self.dynamic and not call.symbolic:
-            return "it needs a known number of tokens"
+            return "it requires a known number of tokens"
         if not self.ragged and tokens and group and tokens % group:
-            return "it needs groups of equal size"
+            return "it requires groups of equal size"
         if group and self.max_group is not None and group > self.max_group:
-            return f"it takes groups of at most {self.max_group} tokens"
+            return f"it supports groups of at most {self.max_group} tokens"
         if tokens and self.max_tokens is not None and tokens > self.max_tokens:
-            return f"it takes at most {self.max_tokens} tokens"
+            return f"it supports at most {self.max_tokens} tokens"
         if call.exporting and not self.exported:
             return "it cannot be exported"
         return self.limit(call) if self.limit and not call.symbolic else None
@@ -189,9 +189,9 @@ class Row:
         if not call.symbolic:
             return None
         if self.devices:
-            return "unknown: it depends on the device, known when it runs"
+            return "unknown until run time: it depends on the device"
         if call.shape[1] is None and not self.dynamic:
-            return "unknown: it depends on the number of tokens, known when it runs"
+            return "unknown until run time: it depends on the number of tokens"
         return None
 
 

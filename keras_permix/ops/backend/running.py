@@ -147,7 +147,7 @@ def module(file):
     """
     if name() not in BACKENDS:
         raise ValueError(
-            "keras_permix needs the Keras backend 'jax', 'tensorflow' or 'torch'. "
+            "keras_permix requires the Keras backend 'jax', 'tensorflow' or 'torch'. "
             f"Received: KERAS_BACKEND={name()!r}"
         )
     return import_module(f"keras_permix.ops.backend.{name()}.{file}")

@@ -188,8 +188,8 @@ def _check_wanted(wanted, rows, call):
     objection = row.objection(call)
     if objection:
         raise ValueError(
-            f"{wanted!r} cannot serve this call of `{call.op}`: {objection}. "
-            f"Set `implementation=None` and unset {VARIABLE} to select one automatically. "
+            f"`implementation={wanted!r}` does not support this call of `{call.op}`: {objection}. "
+            f"Set `implementation=None` and unset {VARIABLE} to select another automatically. "
             f"Received: {call}"
         )
     return None if row.doubt(call) else wanted
@@ -207,11 +207,11 @@ class Explanation:
     def __str__(self):
         lines = [f"{self.call}"]
         for name, objection in self.objections.items():
-            verdict = objection or "comes later"
+            verdict = objection or "not selected: lower priority"
             if name == self.chosen:
-                verdict = "serves this call"
+                verdict = "selected"
             if name == self.chosen and self.elsewhere:
-                verdict += f"; on other platforms, {self.elsewhere} does"
+                verdict += f"; on other platforms: {self.elsewhere}"
             lines.append(f"  {name}: {verdict}")
         return "\n".join(lines)
 

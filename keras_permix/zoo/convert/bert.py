@@ -96,7 +96,7 @@ def read_bert(
         arguments[name] = sizes[name] if wanted is None else check_integer(name, wanted)
         if arguments[name] > sizes[name]:
             raise ValueError(
-                f"`{name}` must be from 1 to the {sizes[name]} of this BERT. "
+                f"`{name}` must be from 1 to {sizes[name]}, the value of this BERT. "
                 f"Received: {name}={wanted}, folder={folder}"
             )
     tensors = {
@@ -133,7 +133,7 @@ def read_tokenizer(folder: Path) -> str | None:
         if key in config and config[key] not in values
     }
     if refused:
-        raise ValueError(f"`{folder}` must hold a tokenizer of BERT. Received: {refused}")
+        raise ValueError(f"`{folder}` must contain a tokenizer of BERT. Received: {refused}")
     special = {
         f"{name}_token": _content(config[f"{name}_token"])
         for name in ("unk", "cls", "sep", "pad", "mask")
@@ -152,7 +152,7 @@ def read_tokenizer(folder: Path) -> str | None:
         made = wordpiece_tokenizer(words, **options, **special)
     except ValueError as error:
         raise ValueError(
-            f"`{path}` must hold the vocabulary of a BERT, one token per line. Received: {error}"
+            f"`{path}` must contain the vocabulary of a BERT, one token per line. Received: {error}"
         ) from error
     return _with_tokens(made, added, folder) if added else made
 
@@ -206,7 +206,7 @@ def _read_config(path):
         sizes = {name: check_integer(key, config[key]) for name, key in SIZES.items()}
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"`folder` must hold {CONFIG_FILE} and {WEIGHTS_FILE}. Received: no file {path}"
+            f"`folder` must contain {CONFIG_FILE} and {WEIGHTS_FILE}. Received: no file {path}"
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
@@ -215,7 +215,7 @@ def _read_config(path):
         ) from error
     wrong = {key: config[key] for key, value in KINDS.items() if config.get(key, value) != value}
     if wrong:
-        raise ValueError(f"`{path}` must be that of a BERT, with {KINDS}. Received: {wrong}")
+        raise ValueError(f"`{path}` must describe a BERT with {KINDS}. Received: {wrong}")
     dropout, epsilon = config.get("hidden_dropout_prob", 0.1), config.get("layer_norm_eps", 1e-12)
     return sizes, {**sizes, "dropout": dropout, "layer_norm_epsilon": epsilon}
 
@@ -257,7 +257,7 @@ def _check_tensors(tensors, shapes, path):
     }
     if missing or unknown or wrong:
         raise ValueError(
-            f"`{path}` must hold the tensors of the BERT in its {CONFIG_FILE}, and no others "
+            f"`{path}` must contain the tensors of the BERT in its {CONFIG_FILE}, and no others "
             f"except those of heads. Received: missing={missing[:8]}, unknown={unknown[:8]}, "
             f"of another shape={dict(list(wrong.items())[:8])}"
         )

@@ -97,7 +97,7 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
     wrong = {path: shape for path, shape in given.items() if own.get(path) != shape}
     if missing or wrong:
         raise ValueError(
-            f"{timm.path} must hold all tensors of one model, and no others. Received: "
+            f"{timm.path} must contain all tensors of one model, and no others. Received: "
             f"missing={sorted(missing)[:8]}, unknown or of another shape={sorted(wrong)[:8]}"
         )
     for weight in model.weights:
@@ -126,7 +126,7 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     heads = config.pop("num_heads", None)
     if None not in (heads, num_heads) and heads != num_heads:
         raise ValueError(
-            f"`num_heads` must be the {heads} of {file.with_name(CONFIG_FILE)}. "
+            f"`num_heads` must be {heads}, as in {file.with_name(CONFIG_FILE)}. "
             f"Received: num_heads={num_heads}"
         )
     num_heads = num_heads or heads
@@ -257,7 +257,7 @@ def _sizes(tensors, path, patches, *others):
     kernel = tensors.get(patches)
     if missing or kernel.ndim != 4 or kernel.shape[2] != kernel.shape[3]:
         raise ValueError(
-            f"`{path}` must hold a model of timm of this kind, with square patches. Received: "
+            f"`{path}` must contain a model of timm of this kind, with square patches. Received: "
             f"missing={missing}, patches of the shape {getattr(kernel, 'shape', None)}"
         )
     blocks = {int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name))}
@@ -288,7 +288,7 @@ def _weights(tensors, path, names, of_block, tables):
             weights[f"{layer}/{kinds[kind == 'bias']}"] = _kernel(value)
     if unknown:
         raise ValueError(
-            f"`{path}` must hold a model of timm of this kind, without unsupported tensors. "
+            f"`{path}` must contain a model of timm of this kind, without unsupported tensors. "
             f"Received: {sorted(unknown)[:8]}"
         )
     return weights

@@ -57,8 +57,8 @@ def fetch(
                 received += len(piece)
             if received > size or (exact and received < size):
                 raise ValueError(
-                    f"`{name}` must hold {size:,} bytes{'' if exact else ' at most'}. Try again, "
-                    "and check the address. "
+                    f"`{name}` must contain {size:,} bytes{'' if exact else ' at most'}. Try "
+                    "again, and check the address. "
                     f"Received: {'more' if received > size else received} from {url}"
                 )
             if digest.hexdigest() != sha256:

@@ -97,7 +97,7 @@ class PresetFiles:
         url = self._source(name)
         if url is None:
             raise FileNotFoundError(
-                f"The preset must hold `{name}` ({entry['bytes']:,} bytes, SHA-256 "
+                f"The preset must contain `{name}` ({entry['bytes']:,} bytes, SHA-256 "
                 f"{entry['sha256']}), for which it has no URL. Copy the whole preset. "
                 "The wheel of keras_permix omits large weights; its repository has them. "
                 f"Received: a folder without {self.folder / name}"
@@ -120,7 +120,7 @@ def open_preset(folder: StrPath, url: str | None = None, root: Path | None = Non
         below = folder / "preset"  # `folder` may be that of a run
         hint = f"there is one in {below}" if (below / METADATA_FILE).is_file() else None
         raise FileNotFoundError(
-            f"A preset folder must hold `{METADATA_FILE}`; "
+            f"A preset folder must contain `{METADATA_FILE}`; "
             f"{hint or 'write one with `model.save_to_preset`'}. Received: {folder} with {found}"
         )
     _check_inside(path, root or folder)
@@ -135,7 +135,7 @@ def read_json(path: StrPath) -> dict[str, Any]:
         content = file.read(METADATA_LIMIT + 1)
     if len(content) > METADATA_LIMIT:
         raise ValueError(
-            f"`{path}` must hold no more than {METADATA_LIMIT:,} bytes. Received: a longer file"
+            f"`{path}` must contain no more than {METADATA_LIMIT:,} bytes. Received: a longer file"
         )
     return parse_json(content, path)
 
@@ -151,7 +151,7 @@ def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:
             f"Received: {error}"
         ) from error
     if not isinstance(value, dict):
-        raise ValueError(f"`{path}` must hold a JSON object. Received: a {type(value).__name__}")
+        raise ValueError(f"`{path}` must contain a JSON object. Received: a {type(value).__name__}")
     return value
 
 
@@ -209,7 +209,7 @@ def _check_metadata(metadata, path):
             )
         if name != WEIGHTS_FILE and size > ASSET_LIMIT:
             raise ValueError(
-                f"`{name}` must hold at most {ASSET_LIMIT:,} bytes. Received: {size:,} in {path}"
+                f"`{name}` must contain at most {ASSET_LIMIT:,} bytes. Received: {size:,} in {path}"
             )
 
 
@@ -229,4 +229,4 @@ def _parts(value):
 
 
 def _refuse_constant(name):
-    raise ValueError(f"{name}, which JSON does not have")
+    raise ValueError(f"{name}, which is not valid JSON")

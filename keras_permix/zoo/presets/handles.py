@@ -72,7 +72,7 @@ def unpack(archive: StrPath) -> PresetFiles:
         roots = [name for name in held if name.rpartition("/")[2] == METADATA_FILE]
         if len(roots) != 1:
             raise ValueError(
-                f"The archive of a preset must hold one `{METADATA_FILE}`. "
+                f"The archive of a preset must contain one `{METADATA_FILE}`. "
                 f"Received: {archive} with {held[:8]}"
             )
         root = roots[0].removesuffix(METADATA_FILE)
@@ -128,7 +128,7 @@ def _check_sizes(handle, files, sizes):
         size = sizes.get(name)
         if size is not None and size != entry["bytes"]:
             raise ValueError(
-                f"`{name}` must hold {entry['bytes']:,} bytes, as `{METADATA_FILE}` lists. It was "
+                f"`{name}` must have {entry['bytes']:,} bytes, as `{METADATA_FILE}` lists. It was "
                 f"not downloaded. Received: {size:,} bytes at {handle}"
             )
 
@@ -186,7 +186,7 @@ def _inflate(zipped, name, size):
         content = file.read(size + 1)
     if len(content) > size:
         raise ValueError(
-            f"`{name}` must hold no more than {size:,} bytes. "
+            f"`{name}` must contain no more than {size:,} bytes. "
             f"Received: more in the archive {zipped.filename}"
         )
     return content

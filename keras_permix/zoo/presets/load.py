@@ -76,7 +76,7 @@ def load_preset(
             transfer_weights(stored, model, changed, new_head)
             _warn_of_other_meaning(config, changed)
         if model.variable_dtype in HALF:
-            check_finite_weights(model, "Pass a `dtype` of a larger range")
+            check_finite_weights(model, "Pass a `dtype` with a larger range")
     if labels is None and not new_head:
         model.labels = _stored_labels(info, model, changed)
     return model
@@ -151,19 +151,20 @@ def _stored_config(info, cls):
 def _warn_of_other_meaning(config, changed):
     """Warn about changed arguments for which the weights must be trained again."""
     units = {"mean", "std", "target_units"} if "targets" in config else set()
-    told = [
+    differing = [
         key
         for key in changed
         if key not in HARMLESS | FITTED | units
         and _trained(changed[key]) != _trained(config.get(key))
     ]
-    if told:
+    if differing:
         received = ", ".join(
-            f"{key}={_short(changed[key])} for {_short(config.get(key))}" for key in told
+            f"{key}={_short(changed[key])} instead of {_short(config.get(key))}"
+            for key in differing
         )
         warnings.warn(
             "A preset predicts well only with the arguments that its weights were trained with. "
-            f"Train the changed model. Received: {received}",
+            f"Train the model again. Received: {received}",
             stacklevel=4,
         )
 
@@ -217,7 +218,7 @@ def _build_stored(info, config, overrides=None, load_weights=True):
         if overrides:
             raise
         raise ValueError(
-            f"`{path}` must hold a valid configuration of {cls.__name__}. "
+            f"`{path}` must contain a valid configuration of {cls.__name__}. "
             f"Received: {type(error).__name__}: {error}"
         ) from error
     if model.count_params() != info.parameters:

@@ -226,7 +226,7 @@ def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
     unknown = sorted(set(spec["config"]) - set(arguments(MODELS[name])))
     if unknown:
         raise ValueError(
-            f"The configuration of a preset must hold arguments of {name}. It may come from a "
+            f"The configuration of a preset must contain arguments of {name}. It may come from a "
             f"newer keras_permix. Received: {path} with {unknown}"
         )
     return MODELS[name]

@@ -52,7 +52,7 @@ def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
         raise ValueError(f"The preset must have a probe and weights. Received: {info.name}")
     if missing := [key for key in KEYS if not isinstance(probe, dict) or key not in probe]:
         raise ValueError(
-            f"The probe of a preset must hold {', '.join(KEYS)}. "
+            f"The probe of a preset must contain {', '.join(KEYS)}. "
             f"Received: {info.name} with a probe without {', '.join(missing)}"
         )
     dtype: dict[str, Any] = {} if is_quantized(info.config) else {"dtype": "float32"}

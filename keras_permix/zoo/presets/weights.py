@@ -74,7 +74,7 @@ def check_finite_weights(
 
 
 def load_weights_content(model: Model, content: bytes, path: StrPath) -> None:
-    """Load the bytes of a weights file, which must hold exactly the weights of the model.
+    """Load the bytes of a weights file, which must contain exactly the weights of the model.
 
     Shapes are compared before an array is read.
 
@@ -95,8 +95,8 @@ def load_weights_content(model: Model, content: bytes, path: StrPath) -> None:
         model.load_weights(_WeightsFile(content))  # Keras checks the paths.
     except Exception as error:  # h5py raises many kinds of errors for damaged files.
         raise ValueError(
-            f"`{path}` must hold exactly the weights of its model, all finite; it is damaged or of "
-            f"another model. Copy or download it again. Received: {_describe(error)}"
+            f"`{path}` must contain exactly the weights of its model, all finite; it is damaged or "
+            f"of another model. Copy or download it again. Received: {_describe(error)}"
         ) from error
 
 
@@ -112,8 +112,8 @@ def _copy_group(old, new, dtype):
         if dtype and value.dtype.kind == "f":
             if np.abs(value).max(initial=0) > np.finfo(dtype).max:
                 raise ValueError(
-                    f"`weights_dtype` must hold every weight. Received: {dtype} for {item.name} "
-                    f"with values up to {np.abs(value).max()}"
+                    f"`weights_dtype` must represent every weight. Received: {dtype} for "
+                    f"{item.name} with values up to {np.abs(value).max()}"
                 )
             value = value.astype(dtype)
         new.create_dataset(name, data=value).attrs.update(item.attrs)
@@ -144,7 +144,7 @@ def _check_datasets(found, model):
         key = dataset.shape, _is_float(dataset)
         if not needed[key]:
             raise ValueError(
-                f"`{name}`, {dataset.dtype} of shape {dataset.shape}, which no layer takes"
+                f"`{name}`, {dataset.dtype} of shape {dataset.shape}, which belongs to no layer"
             )
         needed[key] -= 1
     if missing := [shape for shape, _ in needed.elements()]:

@@ -121,7 +121,7 @@ def json_content(value: Any, name: str) -> bytes:
     """
     value = json.loads(json.dumps(value, default=lambda array: array.tolist()))
     if wrong := _first_not_finite(value):
-        raise ValueError(f"`{name}` must hold only finite numbers. Received: {wrong}")
+        raise ValueError(f"`{name}` must contain only finite numbers. Received: {wrong}")
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
@@ -192,7 +192,7 @@ def _assets(model):
 def _check_known(argument, given, known):
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise ValueError(f"`{argument}` may hold {', '.join(known)}. Received: {unknown}")
+        raise ValueError(f"`{argument}` may contain {', '.join(known)}. Received: {unknown}")
 
 
 def _preprocessor(model):

@@ -110,7 +110,7 @@ def test_isomers_differ_but_map_numbers_are_ignored():
 @pytest.mark.parametrize(
     ("smiles", "error", "message"),
     [
-        (["CCO", "C1CC("], ValueError, r"must be SMILES of molecules\. Received: smiles\[1\]="),
+        (["CCO", "C1CC("], ValueError, r"must be valid SMILES\. Received: smiles\[1\]="),
         (["C(C)(C)(C)(C)C"], ValueError, r"Explicit valence for atom # 0 C, 5.* smiles\[0\]="),
         (["C", "C", ""], ValueError, r"smiles\[2\]=''"),
         (["CC", 3], TypeError, r"`smiles` must be strings. Received: smiles\[1\]=3"),
@@ -157,7 +157,7 @@ def test_load_molecules_from_csv():
 @pytest.mark.parametrize("number", ["nan", "inf", "abc", ""])
 def test_invalid_target_raises(number, tmp_path):
     (tmp_path / "some.csv").write_text(f"smiles,y\nCCO,1.5\nCCC,{number}\n")
-    with pytest.raises(ValueError, match="Every row must have a number under 'y'.*'CCC'"):
+    with pytest.raises(ValueError, match="Every row must have a number in the column 'y'.*'CCC'"):
         load_graphs("mine", tmp_path, train="some.csv", test="some.csv")
 
 

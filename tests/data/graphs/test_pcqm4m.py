@@ -58,7 +58,7 @@ def test_training_and_validation_parts(tmp_path):
     ],
 )
 def test_invalid_split_raises(split, message, tmp_path):
-    with pytest.raises(ValueError, match=f"must hold arrays `train` and `valid`.*{message}"):
+    with pytest.raises(ValueError, match=f"must contain arrays `train` and `valid`.*{message}"):
         load_graphs("pcqm4m_v2", write(tmp_path, split))
 
 
@@ -68,7 +68,7 @@ def test_missing_or_damaged_files_raise(tmp_path, monkeypatch):
         load_graphs("pcqm4m")
     folder = write(tmp_path)
     (folder / "pcqm4m-v2/split_dict.pt").write_bytes(b"PK")
-    with pytest.raises(ValueError, match="must hold arrays.*split_dict.pt .UnpicklingError"):
+    with pytest.raises(ValueError, match="must contain arrays.*split_dict.pt .UnpicklingError"):
         load_graphs("pcqm4m_v2", folder)
 
 
@@ -82,7 +82,7 @@ class Malicious:
 
 def test_malicious_split_is_not_executed(tmp_path):
     folder = write(tmp_path, {**SPLIT, "more": Malicious(tmp_path / "made")})
-    with pytest.raises(ValueError, match="must hold arrays.*UnpicklingError"):
+    with pytest.raises(ValueError, match="must contain arrays.*UnpicklingError"):
         load_graphs("pcqm4m_v2", folder)
     assert not (tmp_path / "made").exists()
 

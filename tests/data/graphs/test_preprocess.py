@@ -96,13 +96,13 @@ def test_batches_from_json_lines(tmp_path):
             {"edges": [], "y": 0},
             "must have `nodes` and `edges`, or .*Received: .*KeyError: 'nodes'",
         ),
-        ({"nodes": [[1]], "edges": []}, "must have a number under 'y'.*KeyError: 'y'"),
-        ({"nodes": [[1]], "edges": [[0, 1]], "y": 0}, "the ends of an edge indices of nodes"),
+        ({"nodes": [[1]], "edges": []}, "must have a number in the column 'y'.*KeyError: 'y'"),
+        ({"nodes": [[1]], "edges": [[0, 1]], "y": 0}, "edges must join existing nodes"),
         ({"nodes": [[510]], "edges": [], "y": 0}, "must be from 0 to 509"),
         ({"nodes": [1, 2], "edges": [], "y": 0}, r"must be \(nodes, node_features\)"),
         (
             {"nodes": [[1, 2]], "edges": [], "y": 0},
-            "the number of features of the first graph, 1. Received: 2 in",
+            "number of node features as the first graph, 1. Received: 2 in",
         ),
     ],
 )

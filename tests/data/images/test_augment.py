@@ -220,7 +220,7 @@ def test_images_stay_float32_under_mixed_precision():
 @pytest.mark.parametrize(
     ("spec", "rule"),
     [
-        (dict(crop=4), "An augmentation has the keys crop_padding, .* Received: crop$"),
+        (dict(crop=4), "`augmentation` supports the keys crop_padding, .* Received: crop$"),
         (dict(crop_padding=-1), "`crop_padding` must be"),
         (dict(crop_padding=1.5), "`crop_padding` must be an integer, 0 or more"),
         (dict(flip="yes"), "`flip` must be True or False. Received: flip=.yes"),
@@ -231,11 +231,11 @@ def test_images_stay_float32_under_mixed_precision():
         (dict(randaugment=dict(n=2)), "`randaugment` must be a dict of num_ops and factor"),
         (dict(randaugment=dict(factor=2)), "`factor` a number from 0 to 1"),
         (dict(layers=["Solarization"]), "`layers` must be a list of dicts with class_name"),
-        (dict(layers=[dict(class_name="Nothing")]), "`layers` must name layers.*'Nothing'"),
+        (dict(layers=[dict(class_name="Nothing")]), "`layers` must name Keras layers.*'Nothing'"),
         (dict(layers=[dict(class_name="CutMix")]), "set `mixup` or `cutmix`. Received: .*CutMix"),
         (
             dict(layers=[dict(class_name="Solarization", config=dict(sun=1))]),
-            "`config` must hold the arguments of Solarization. Received: .*sun",
+            "`config` must contain the arguments of Solarization. Received: .*sun",
         ),
     ],
     ids=str,

@@ -43,7 +43,7 @@ def test_corrupt_file_raises(name, tmp_path):
 
 
 def test_missing_file_raises(tmp_path):
-    rule = "`data_dir`.* that holds cifar10.zip, or cifar-10-python.*Received: "
+    rule = "`data_dir`.* that contains cifar10.zip, or cifar-10-python.*Received: "
     with pytest.raises(FileNotFoundError, match=rule):
         load_images("cifar10", tmp_path)
 
@@ -57,7 +57,7 @@ def test_one_missing_file_of_several_raises(tmp_path):
     write_mnist(tmp_path)
     (tmp_path / "mnist-t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(
-        FileNotFoundError, match="that holds .* and t10k-labels-idx1-ubyte. Received: "
+        FileNotFoundError, match="that contains .* and t10k-labels-idx1-ubyte. Received: "
     ):
         load_images("mnist", tmp_path)
 

@@ -146,11 +146,11 @@ def test_image_in_two_classes_or_parts_raises(tmp_path):
     write_classes(tmp_path, {"a": 3, "b": 3})
     rows = [("a/0.png", "a"), ("b/0.png", "b")]
     write_list(tmp_path / "all.csv", [*rows, ("a/../a/0.png", "b")])
-    with pytest.raises(ValueError, match="must have one label. .*a/0.png with 'a' and 'b'"):
+    with pytest.raises(ValueError, match="must have only one label. .*a/0.png with 'a' and 'b'"):
         listed_images("mine", 8, tmp_path, train="all.csv", test_fraction=0.5)
     for name, more in (("train", [("a/1.png", "a")]), ("test", [("b/1.png", "b")])):
         write_list(tmp_path / f"{name}.csv", [*rows, *more])
-    with pytest.raises(ValueError, match="in one part.*a/0.png, in train.csv and in test.csv"):
+    with pytest.raises(ValueError, match="in only one part.*a/0.png, in train.csv and in test.csv"):
         listed_images("mine", 8, tmp_path, train="train.csv", test="test.csv")
     whole = listed_images("mine", 8, tmp_path, train="train.csv", test="train.csv")
     assert levels(whole.train) == levels(whole.test)
@@ -179,7 +179,7 @@ def test_unreadable_image_raises(tmp_path):
 @pytest.mark.parametrize(
     ("counts", "changes", "error", "rule"),
     [
-        ({"a": 2, "b": 0}, {}, ValueError, "must hold images.*none in .*pets/b"),
+        ({"a": 2, "b": 0}, {}, ValueError, "must contain images.*none in .*pets/b"),
         ({"a": 4}, {}, ValueError, r"at least two classes.*\['a'\] for training"),
         ({"a": 4, "b": 1}, {}, ValueError, "leave at least one image per class.*1 images of 'b'"),
         ({"a": 2, "b": 2}, {"test_fraction": 1.5}, ValueError, "between 0 and 1.*1.5"),
@@ -202,7 +202,7 @@ def test_invalid_folders_raise(counts, changes, error, rule, tmp_path):
 def test_class_only_in_test_folder_raises(tmp_path):
     write_classes(tmp_path / "pets/train", {"a": 1, "b": 1})
     write_classes(tmp_path / "pets/test", {"a": 1, "c": 1})
-    with pytest.raises(ValueError, match=r"the test part no others.*\['a', 'c'\] for testing"):
+    with pytest.raises(ValueError, match=r"test class .*\['a', 'c'\] for testing"):
         folder_images("pets", 8, tmp_path)
 
 

@@ -157,7 +157,7 @@ def test_one_channel_and_floats():
 
 @pytest.mark.parametrize("channels", [2, 4, 5])
 def test_invalid_channels_raise(channels):
-    with pytest.raises(ValueError, match=f"gray or RGB. Received: .*24, {channels}"):
+    with pytest.raises(ValueError, match=f"RandAugment expects .* Received: .*24, {channels}"):
         RandAugment()(np.zeros((2, 24, 24, channels), "uint8"), np.random.default_rng(0))
     assert RandAugment()(IMAGES[:0], np.random.default_rng(0)).shape == (0, 24, 24, 3)
 

@@ -85,8 +85,8 @@ IMAGE = "train/n01443537/images/n01443537_0.JPEG"
 @pytest.mark.parametrize(
     ("change", "error", "rule"),
     [
-        (lambda f: (f / "words.txt").unlink(), FileNotFoundError, "must hold `words.txt`"),
-        (lambda f: (f / "wnids.txt").unlink(), FileNotFoundError, "must hold `wnids.txt`"),
+        (lambda f: (f / "words.txt").unlink(), FileNotFoundError, "must contain `words.txt`"),
+        (lambda f: (f / "wnids.txt").unlink(), FileNotFoundError, "must contain `wnids.txt`"),
         (lambda f: (f / "wnids.txt").write_text(""), ValueError,
          r"Each class .* images of \[\], without"),
         (lambda f: (f / "words.txt").write_text("n01443537\tfish"), ValueError,
@@ -112,10 +112,10 @@ def test_invalid_folder_raises(folder, tmp_path, change, error, rule):
 def test_missing_folder_raises(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(
-        FileNotFoundError, match="that holds tiny-imagenet-200. Received: no folder"
+        FileNotFoundError, match="that contains tiny-imagenet-200. Received: no folder"
     ):
         load_images("tiny_imagenet")
     with pytest.raises(
-        FileNotFoundError, match="that holds tiny-imagenet-200. Received: .* without"
+        FileNotFoundError, match="that contains tiny-imagenet-200. Received: .* without"
     ):
         load_images("tiny_imagenet", tmp_path)

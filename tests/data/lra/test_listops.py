@@ -172,7 +172,7 @@ GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
     [
         (
             "Source\tTarget\n[FIRST 1 2 ]\t1\n",
-            r"line 2 of .*\(ListOps must consist of the tokens .*'\[FIRST'",
+            r"line 2 of .*\(A ListOps sequence must consist of the tokens .*'\[FIRST'",
         ),
         (GOOD + "[MIN 1 2 ]\t10\n", '"Target" from 0 to 9.*line 3 of .*basic_val.tsv'),
         (GOOD + "[MIN 1 2 ]\n", '"Target" from 0 to 9'),
@@ -193,7 +193,7 @@ def test_missing_files_and_long_sequences_raise(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* basic_train.tsv"):
         load_listops(64)
     with pytest.raises(
-        FileNotFoundError, match="holds basic_train.tsv and .* Received: .* without these files"
+        FileNotFoundError, match="contains basic_train.tsv and .* Received: .* without these files"
     ):
         load_listops(64, tmp_path)
     with pytest.raises(ValueError, match="max_sequence_length=8, and a sequence of"):

@@ -183,7 +183,7 @@ def test_missing_folder_raises(tmp_path):
         (dict(gap=()), "`gap` and `bend` 0 or more"),
         (dict(dash_length=0), "Lengths must be positive"),
         (dict(contrast=1.5), "`contrast` must be above 0"),
-        (dict(contour_length=80), "room for two long paths.*without a picture in"),
+        (dict(contour_length=80), "`contour_length`.*without a picture in"),
     ],
 )
 def test_invalid_arguments_raise(changes, rule, monkeypatch):

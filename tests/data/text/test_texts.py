@@ -143,7 +143,7 @@ def test_invalid_ag_news_row_raises(tmp_path, row):
     (tmp_path / "ag_news_csv").mkdir()
     for name in ("train.csv", "test.csv"):
         (tmp_path / "ag_news_csv" / name).write_text(row)
-    rule = "a class from 1 to 4, a title and a description|line 1 has 4 values under 3 names"
+    rule = "a class from 1 to 4, a title and a description|line 1 has 4 values for 3 columns"
     with pytest.raises(ValueError, match=rule):
         load_texts("ag_news", 9, tmp_path)
 
@@ -192,9 +192,9 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
         ),
         ('{"text": "a", "label": 1}\n\n{"text": "b"}', BOTH, ValueError, r"a.jsonl, line 3$"),
         ('{"a": ' + "[" * 100_000, BOTH, ValueError, "a.jsonl .line 1: nested too deeply"),
-        ('{"text": " ", "label": 1}', BOTH, ValueError, "not blank"),
-        ('{"text": "a", "label": " "}', BOTH, ValueError, "not blank"),
-        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "without lone surrogates"),
+        ('{"text": " ", "label": 1}', BOTH, ValueError, "not be blank"),
+        ('{"text": "a", "label": " "}', BOTH, ValueError, "not be blank"),
+        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "lone surrogates"),
         ('{"text": "a", "label": 1}', {**BOTH, "fields": []}, ValueError, r"list of names.*\[\]"),
         ("[1]", BOTH, ValueError, "must be complete.*line 1 is not a JSON object"),
         (
@@ -214,7 +214,7 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
             '{"text": "a", "label": 3000000}\n{"text": "b", "label": 0}',
             BOTH,
             ValueError,
-            "counted from 0; .*Received: a label of 3000000 among 4 texts",
+            "numbered from 0, .*Received: a label of 3000000 among 4 texts",
         ),
         (
             '\ufeff{"text": "a", "label": 0}\n{"text": "b", "label": 1}',
@@ -237,7 +237,7 @@ def test_row_with_extra_values_raises(tmp_path, name):
     lines = [["text", "label"], ["a", "0"], ["well", "done", "1"]]
     mark = "\t" if name == "a.tsv" else ","
     (tmp_path / name).write_text("\n".join(mark.join(line) for line in lines))
-    with pytest.raises(ValueError, match=f"complete.*{name} .line 3 has 3 values under 2 names"):
+    with pytest.raises(ValueError, match=f"complete.*{name} .line 3 has 3 values for 2 columns"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
@@ -262,7 +262,7 @@ def test_error_names_line_of_row(tmp_path, name):
         "a.jsonl": '{"text": "a", "label": 1}\n\n\n{"text": " ", "label": 1}\n',
     }[name]
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=rf"not blank.*{name}, line 4$"):
+    with pytest.raises(ValueError, match=rf"not be blank.*{name}, line 4$"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
@@ -294,8 +294,8 @@ def test_known_set_without_files_raises(tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="Set KERAS_PERMIX_DATA .* sst2.jsonl.xz"):
         load_texts("sst2", 5)
-    forms = r"holds sst2.jsonl.xz, or SST-2/train.tsv and SST-2/dev.tsv. Received: .*without"
-    with pytest.raises(FileNotFoundError, match=forms):
+    layouts = r"contains sst2.jsonl.xz, or SST-2/train.tsv and SST-2/dev.tsv. Received: .*without"
+    with pytest.raises(FileNotFoundError, match=layouts):
         load_texts("sst2", 5, tmp_path)
 
 
@@ -340,7 +340,7 @@ def test_sst2_in_glue_format(tmp_path):
     with pytest.raises(ValueError, match=r"one of negative, positive, or its .*: \['-1'\]"):
         load_texts("sst2", 5, tmp_path)
     (tmp_path / "SST-2" / "dev.tsv").write_text("words\tlabel\nfine\t1\n")
-    with pytest.raises(ValueError, match=r"a text under each of \['text'\], and a `label`"):
+    with pytest.raises(ValueError, match=r"a text in the columns \['text'\] and a `label`"):
         load_texts("sst2", 5, tmp_path)
 
 

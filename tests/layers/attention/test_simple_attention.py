@@ -86,7 +86,7 @@ def test_weights_match_softmax_attention():
         (dict(head_dim=1.5), "`head_dim` must be a positive integer.*1.5"),
         (
             dict(head_dim=3, use_output_projection=False),
-            r"`num_heads` \* `head_dim` must be the width.*num_heads=8, head_dim=3",
+            r"`num_heads` \* `head_dim` must equal the width.*num_heads=8, head_dim=3",
         ),
         (dict(dropout=2), r"`dropout` must be in \[0, 1\).*2"),
         (dict(scale="depth"), "`scale` must be one of.*'depth'"),

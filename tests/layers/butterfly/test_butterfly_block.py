@@ -216,7 +216,7 @@ def around(block=None, *arguments, **named):
         (lambda: around(keras.layers.Dense(3), 4, axis=-1), "`block` must keep.*dense"),
         (lambda: RandomOrder(-1), "`seed` must be.*-1"),
         (lambda: RandomOrder().order(None), "known number of tokens. Received: tokens=None"),
-        (lambda: RandomOrder()(X[0]), r"RandomOrder takes tokens.*\(16, 8\)"),
+        (lambda: RandomOrder()(X[0]), r"RandomOrder expects tokens.*\(16, 8\)"),
     ],
 )
 def test_invalid_argument_raises(call, message):

@@ -76,5 +76,5 @@ def test_invalid_argument_raises(arguments, message):
 
 
 def test_invalid_shape_raises():
-    with pytest.raises(ValueError, match="(?s)PatchOnlyMixer takes images of shape.*6, 12, 4"):
+    with pytest.raises(ValueError, match="(?s)PatchOnlyMixer expects images of shape.*6, 12, 4"):
         PatchOnlyMixer(3)(IMAGES[0])

@@ -47,7 +47,7 @@ def aligned(images, size):
 
 
 # The layer warns about images with small pixel values.
-any_range = pytest.mark.filterwarnings("ignore:`x` must hold images of 0–255, but seems")
+any_range = pytest.mark.filterwarnings("ignore:`x` must contain images of 0–255, but seems")
 
 
 @any_range
@@ -115,13 +115,13 @@ def test_fewer_tokens_use_first_positions():
 def test_more_tokens_than_positions_raise(arguments, built_on):
     layer = PositionEmbedding(**arguments)
     layer.build((2, built_on, 8))
-    with pytest.raises(ValueError, match=r"no more tokens than.*positions=\d, tokens=5"):
+    with pytest.raises(ValueError, match=r"a position for every token.*positions=\d, tokens=5"):
         layer(TOKENS)
     if arguments and keras.config.backend() == "tensorflow":
         model = functional(layer, (None, 8))
         model.predict(TOKENS[:, :2], verbose=0)
         model.predict(TOKENS[:, :3], verbose=0)  # from now on, traced for any number
-        with pytest.raises(Exception, match="no more tokens than"):
+        with pytest.raises(Exception, match="a position for every token"):
             model.predict(TOKENS, verbose=0)
 
 
@@ -170,10 +170,10 @@ def test_layer_basics(name, tmp_path):
     ("call", "message"),
     [
         (lambda: ImagePreprocessor(0, (1,), (1,)), "`image_size` must be a positive.*image_size=0"),
-        (lambda: ImagePreprocessor(4, (1,), (1, 2)), r"`std` must hold.*\(1, 2\), channels=1"),
+        (lambda: ImagePreprocessor(4, (1,), (1, 2)), r"`std` must contain.*\(1, 2\), channels=1"),
         (
             lambda: ImagePreprocessor(4, 0.5, 0.5),
-            "`mean` must hold one finite value per channel.*=0.5",
+            "`mean` must contain one finite value per channel.*=0.5",
         ),
         (lambda: ImagePreprocessor(4, (1,), (0,)), "`std` must be a positive number.*std=0.0"),
         (
@@ -183,7 +183,7 @@ def test_layer_basics(name, tmp_path):
         (lambda: PatchEmbedding(0, 8), "`patch_size` must be a positive integer.*patch_size=0"),
         (lambda: PatchEmbedding(3, 0), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
         (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must be positive and divide.*size=4"),
-        (lambda: PositionEmbedding()(IMAGES), r"takes tokens of shape.*\(2, 6, 9, 4\)"),
+        (lambda: PositionEmbedding()(IMAGES), r"expects tokens of shape.*\(2, 6, 9, 4\)"),
         (lambda: PositionEmbedding().build((2, None, 8)), "known number of tokens.*None, 8"),
         (lambda: PositionEmbedding(max_tokens=0), "`max_tokens` must be .* or None.*0"),
         (lambda: PositionEmbedding(max_tokens=4).build((2, 5, 8)), "at most `max_tokens`.*=4"),

@@ -234,7 +234,7 @@ def test_invalid_graphs_raise(graphs, message):
         (dict(mixer={"name": "slice_sort", "order": "up"}), "`order` must be one of.*'up'"),
         (
             dict(mixer={"name": "slice_sort", "num_layers": 3}),
-            r"`mixer` slice_sort takes .*mode, order.*Received: \['num_layers'\]",
+            r"`mixer` slice_sort accepts .*mode, order.*Received: \['num_layers'\]",
         ),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
         (dict(attention_dropout=-0.1), r"`attention_dropout` must be in \[0, 1\).*-0.1"),

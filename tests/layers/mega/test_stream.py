@@ -84,6 +84,6 @@ def test_unsupported_configuration_raises(arguments, message):
 
 @pytest.mark.parametrize("arguments", [dict(), dict(causal=True, position_bias="rotary")])
 def test_attention_stream_requires_causal_and_max_length(arguments):
-    message = "`initial_state` needs causal=True.*max_sequence_length=None"
+    message = "`initial_state` requires causal=True.*max_sequence_length=None"
     with pytest.raises(ValueError, match=message):
         MegaAttention(**arguments).initial_state(3)

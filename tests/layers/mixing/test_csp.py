@@ -116,12 +116,12 @@ def test_steps_adapt_to_sequence_length(schedule, align, masked):
         (dict(group_size=2.0), "`group_size` must be a positive integer.*2.0"),
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
         (dict(shift="curved"), "`shift` must be one of.*'curved'"),
-        (dict(shift=[[1, 2], [3]]), r"`shift` must hold one step, or one.*\[\[1, 2\], \[3\]\]"),
+        (dict(shift=[[1, 2], [3]]), r"`shift` must contain one step, or one.*\[\[1, 2\], \[3\]\]"),
         (dict(ragged="yes"), "`ragged` must be True or False.*'yes'"),
         (dict(layer_index=1.5, num_layers=3), "`layer_index` must be an integer.*layer_index=1.5"),
-        (dict(shift=[1, 2]), "`shift` must hold one integer per channel.*len.shift.=2, ch"),
+        (dict(shift=[1, 2]), "`shift` must contain one integer per channel.*len.shift.=2, ch"),
         (dict(group_size=4, shift=32), "`shift` must be one of.*num_heads.*group_size=4, shift=32"),
-        (dict(num_heads=4, key_dim=32), r"CSP takes the arguments .*\['key_dim', 'num_heads'\]"),
+        (dict(num_heads=4, key_dim=32), r"CSP accepts the arguments .*\['key_dim', 'num_heads'\]"),
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
@@ -139,5 +139,5 @@ def test_invalid_argument_raises(arguments, message):
 
 @pytest.mark.parametrize("shape", [(2, 8), (2, 2, 4, 4, 8)])
 def test_invalid_shape_raises(shape):
-    with pytest.raises(ValueError, match=r"CSP takes tokens of shape \(batch, tokens, channels\)"):
+    with pytest.raises(ValueError, match=r"CSP expects .* \(batch, tokens, channels\)"):
         CSP()(np.zeros(shape, "float32"))

@@ -8,8 +8,8 @@ pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="requi
 GPUS = {
     "A100": ("NVIDIA A100", (8, 0), None, None),
     "H200": ("NVIDIA H200", (9, 0), None, None),
-    "V100": ("Tesla V100", (7, 0), None, "capability 8.0, and this is: Tesla V100 (7.0)"),
-    "MI300": ("AMD Instinct MI300X", (9, 4), "6.4", "an NVIDIA GPU, and this is: AMD Instinct"),
+    "V100": ("Tesla V100", (7, 0), None, "capability 8.0, found: Tesla V100 (7.0)"),
+    "MI300": ("AMD Instinct MI300X", (9, 4), "6.4", "an NVIDIA GPU, found: AMD Instinct"),
 }
 
 
@@ -49,7 +49,7 @@ def test_triton_requires_c_compiler_and_headers(lacking, monkeypatch):
     monkeypatch.setenv("CC", "")
     monkeypatch.setattr("shutil.which", lambda name: None if "C c" in lacking else name)
     monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
-    assert runtime._what_triton_lacks().startswith(f"Triton needs {lacking}, and there is n")
+    assert runtime._what_triton_lacks().startswith(f"Triton requires {lacking}")
 
 
 def test_forward_mode_derivatives_are_rejected():

@@ -203,8 +203,8 @@ def changed(**tensors):
         (changed(head__bias=None), {}, "missing=.'head/bias"),
         (vit(), dict(num_classes=0), "`num_classes` must be a positive integer"),
         (vit(), dict(hidden_dim=3), "The file of timm sets .*hidden_dim"),
-        (vit(), dict(hidden_dmi=3), "takes the arguments.*Did you mean `hidden_dim`"),
-        (mixer(), {}, "must hold a model of timm of this kind.*missing=.'patch_embed.proj.weight"),
+        (vit(), dict(hidden_dmi=3), "accepts the arguments.*Did you mean `hidden_dim`"),
+        (mixer(), {}, "a model of timm of this kind.*missing=.'patch_embed.proj.weight"),
     ],
 )
 def test_unsupported_tensors_or_arguments_raise(tensors, arguments, message, tmp_path):
@@ -230,7 +230,7 @@ def test_permuting_classes_raise_with_suggestion(tmp_path):
         ({"global_pool": "avg"}, "global_pool='avg', a class token and a norm before"),
         ({"global_pool": "map"}, "global_pool='map'"),
         ({"model_args": {"global_pool": "avg", "fc_norm": False}}, "global_pool='avg'"),
-        ({"model_args": {"num_heads": 4}}, "`num_heads` must be the 4 of"),
+        ({"model_args": {"num_heads": 4}}, "`num_heads` must be 4, as in"),
         ({"model_args": {"act_layer": "quick_gelu"}}, "act_layer=quick_gelu"),
         ({"architecture": "vit_base_patch32_clip_quickgelu_224"}, "act_layer=quick_gelu"),
         ({"model_args": {"norm_layer": "rmsnorm"}}, "norm_layer=rmsnorm"),

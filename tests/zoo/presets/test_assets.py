@@ -57,7 +57,7 @@ def test_saving_again_removes_old_assets(preset):
 def test_damaged_asset_raises(preset, damage):
     content = CONTENT[:-1] if damage == "truncate" else CONTENT[:-1] + b"]"
     (preset / NAME).write_bytes(content)
-    with pytest.raises(ValueError, match=f"`{preset}/{NAME}` must (hold|have)"):
+    with pytest.raises(ValueError, match=f"`{preset}/{NAME}` must (contain|have)"):
         zoo.CSPViT.from_preset(preset)
 
 
@@ -110,7 +110,7 @@ def test_archive_inflates_at_most_listed_size(preset, tmp_path):
     with open(preset / NAME, "ab") as file:
         file.truncate(2**26)
     archive = zipped(preset, tmp_path / "archive.zip")
-    message = f"`preset/{NAME}` must hold no more than {len(CONTENT)} bytes.*archive.zip"
+    message = f"`preset/{NAME}` must contain no more than {len(CONTENT)} bytes.*archive.zip"
     tracemalloc.start()
     with pytest.raises(ValueError, match=message):
         unpack(archive)

@@ -126,7 +126,7 @@ def test_archive_without_metadata(web):
     folder, address = web
     with zipfile.ZipFile(folder / "model.zip", "w") as archive:
         archive.write(folder / "config.json", "config.json")
-    with pytest.raises(ValueError, match="must hold one `metadata.json`. Received: .*config.json"):
+    with pytest.raises(ValueError, match="contain one `metadata.json`. Received: .*config.json"):
         zoo.CSPViT.from_preset(f"{address}/model.zip#sha256={sha256(folder / 'model.zip')}")
 
 
@@ -189,7 +189,7 @@ def test_url_with_wrong_content_raises(web, tmp_path):
         zoo.CSPViT.from_preset(preset)
     for other, received in ((content + b"1", "more"), (content[:-1], str(len(content) - 1))):
         (folder / "other.h5").write_bytes(other)
-        message = f"must hold {len(content):,} bytes.* Received: {received} from "
+        message = f"must contain {len(content):,} bytes.* Received: {received} from "
         with pytest.raises(ValueError, match=message):
             zoo.CSPViT.from_preset(preset)
 
@@ -292,11 +292,11 @@ def test_download_stops_at_the_listed_size(web, endless):
     size = (folder / "model.weights.h5").stat().st_size
     (folder / "model.weights.h5").unlink()
     set_url(folder, f"{endless}/model.weights.h5")
-    message = f"`model.weights.h5` must hold {size:,} bytes.* Received: more from {endless}"
+    message = f"`model.weights.h5` must contain {size:,} bytes.* Received: more from {endless}"
     with pytest.raises(ValueError, match=message):
         zoo.CSPViT.from_preset(folder)
     handle = f"{endless}/metadata.json#sha256={'0' * 64}"
-    with pytest.raises(ValueError, match="`metadata.json` must hold 16,777,216 bytes at most"):
+    with pytest.raises(ValueError, match="`metadata.json` must contain 16,777,216 bytes at most"):
         zoo.CSPViT.from_preset(handle)
     assert not [path for path in (folder.parent / "cache").rglob("*") if path.is_file()]
 

@@ -102,7 +102,7 @@ def test_corrupt_file_raises(hub, handle):
 
 def test_file_of_wrong_size_is_not_downloaded(hub):
     hub.files["model.weights.h5"] += bytes(2**20)
-    with pytest.raises(ValueError, match=r"`model.weights.h5` must hold .* It was not downloaded."):
+    with pytest.raises(ValueError, match=r"`model.weights.h5` must have .* It was not downloaded."):
         zoo.CSPViT.from_preset(require_package(HF))
     assert hub.fetched == ["metadata.json"]
 

@@ -103,7 +103,7 @@ def test_damaged_weights_raise_or_load():
             outcomes.append("loaded")
         except ValueError as error:
             assert re.match(
-                "`preset/model.weights.h5` must hold exactly the weights of", str(error)
+                "`preset/model.weights.h5` must contain exactly the weights of", str(error)
             )
             outcomes.append("refused")
     assert len(outcomes) >= 165 and outcomes.count("refused") > 100
@@ -114,7 +114,7 @@ def test_damaged_weights_with_correct_checksum_raise(preset):
     content = (preset / WEIGHTS).read_bytes()
     (preset / WEIGHTS).write_bytes(content[:100] + bytes(800) + content[900:])
     list_anew(preset, WEIGHTS)
-    refuses(preset, f"`{preset}/{WEIGHTS}` must hold exactly the weights of its model")
+    refuses(preset, f"`{preset}/{WEIGHTS}` must contain exactly the weights of its model")
 
 
 NOT_FINITE = "`layers/dense/vars/1`, which is not finite"
@@ -123,16 +123,16 @@ NOT_FINITE = "`layers/dense/vars/1`, which is not finite"
 @pytest.mark.parametrize(
     ("change", "received"),
     [
-        (put("layers/a/vars/0", data=np.zeros(7)), "`layers/a/vars/0`, float64.* no layer takes"),
-        (put("layers/a/vars/0", data=np.zeros(3, "float32")), "which no layer takes"),
-        (put("optimizer/vars/0", data=np.zeros(7)), "`optimizer/vars/0`.* no layer takes"),
+        (put("layers/a/vars/0", data=np.zeros(7)), "`layers/a/vars/0`, float64.* to no layer"),
+        (put("layers/a/vars/0", data=np.zeros(3, "float32")), "which belongs to no layer"),
+        (put("optimizer/vars/0", data=np.zeros(7)), "`optimizer/vars/0`.* to no layer"),
         (lambda file: file.pop(f"{HEAD}/1"), r"a file without 1 weights, of shapes \[\(3,\)\]"),
         (put(f"{HEAD}/1", data=np.zeros(4)), r"`layers/dense/vars/1`, float64 of shape \(4,\)"),
         (put(f"{HEAD}/1", data=np.zeros(3, "int32")), "`layers/dense/vars/1`, int32"),
         (put(f"{HEAD}/1", data=["a", "b", "c"]), "`layers/dense/vars/1`, object"),
         (put(f"{HEAD}/1", data=[1.0, np.nan, 0.0]), NOT_FINITE),
         (put(f"{HEAD}/1", data=[1.0, -np.inf, 0.0]), NOT_FINITE),
-        (put(f"{HEAD}/0", shape=(2**20, 2**20), dtype="f4", chunks=(1, 1024)), "no layer takes"),
+        (put(f"{HEAD}/0", shape=(2**20, 2**20), dtype="f4", chunks=(1, 1024)), "to no layer"),
         (put(f"{HEAD}/1", shape=(3,), dtype="S1000000000"), "not a plain array"),
         (
             put(f"{HEAD}/1", shape=(3,), maxshape=(None,), chunks=(2**21,), dtype="f4"),
@@ -205,8 +205,8 @@ def test_invalid_parameter_count_raises(preset, count):
             {"hidden_dim": "wide"},
             "`hidden_dim` must be a positive integer. Received: hidden_dim='wide'",
         ),
-        ({"std": [0.5, 0.0, 0.5]}, "`std` must hold positive numbers"),
-        ({"std": 3}, "`std` must hold one finite value per channel"),
+        ({"std": [0.5, 0.0, 0.5]}, "`std` must contain positive numbers"),
+        ({"std": 3}, "`std` must contain one finite value per channel"),
         ({"mixer": {"name": ["csp"]}}, "`mixer` must be one of"),
         ({"mixer": {"name": {"csp": 1}}}, "`mixer` must be one of"),
         ({"mixer": ["csp"]}, ""),
@@ -218,7 +218,7 @@ def test_invalid_configuration_raises(preset, change, message):
     edit_json(preset / "config.json", lambda config: config["config"].update(change))
     list_anew(preset, "config.json")
     refuses(
-        preset, f"`{preset}/config.json` must hold a valid configuration .*Received: .*{message}"
+        preset, f"`{preset}/config.json` must contain a valid configuration .*Received: .*{message}"
     )
 
 
@@ -238,7 +238,7 @@ def test_overrides_of_incomplete_configuration_raise(preset, change, overrides, 
 @pytest.mark.parametrize("probe", [{"seed": 0}, [], 3])
 def test_incomplete_probe_raises(preset, probe):
     edit_json(preset / "metadata.json", lambda metadata: metadata.update(probe=probe))
-    with pytest.raises(ValueError, match="must hold seed, batch, outputs, atol. .*outputs, atol$"):
+    with pytest.raises(ValueError, match="contain seed, batch, outputs, atol. .*outputs, atol$"):
         verify_probe(preset)
 
 
@@ -264,13 +264,13 @@ def test_deeply_nested_json_raises(preset, name, depth):
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_json_is_strict(preset, number):
     edit_json(preset / "metadata.json", lambda m: m.update(scores={"a": float(number)}))
-    refuses(preset, f"metadata.json` must be a JSON file.* Received: {number}, which JSON")
+    refuses(preset, f"metadata.json` must be a JSON file.* Received: {number}, which is not valid")
 
 
 def test_oversized_metadata_raises(preset):
     with open(preset / "metadata.json", "ab") as file:
         file.truncate(2**24 + 1)
-    refuses(preset, "metadata.json` must hold no more than 16,777,216 bytes")
+    refuses(preset, "metadata.json` must contain no more than 16,777,216 bytes")
 
 
 def test_metadata_link_outside_folder_raises(preset, tmp_path):
@@ -298,7 +298,7 @@ def test_damaged_weights_raise_without_warning(preset):
 )
 def test_mixer_override_keeps_trained_arguments(given, expected, warned, tmp_path):
     tiny("ViT", mixer={"name": "csp", "shift": "linear_code"}).save_to_preset(tmp_path / "p")
-    message = "were trained with.* Received: mixer=.* for .'name': 'csp', 'shift': 'linear_code'"
+    message = "Received: mixer=.* instead of .'name': 'csp', 'shift': 'linear_code'"
     with pytest.warns(UserWarning, match=message) if warned else contextlib.nullcontext():
         model = zoo.ViT.from_preset(tmp_path / "p", mixer=given)
     assert model.get_config()["mixer"] == expected
@@ -306,9 +306,9 @@ def test_mixer_override_keeps_trained_arguments(given, expected, warned, tmp_pat
 
 @pytest.mark.once
 def test_override_of_trained_argument_warns(original):
-    with pytest.warns(UserWarning, match=r"Received: pooling='max' for 'mean'$"):
+    with pytest.warns(UserWarning, match=r"Received: pooling='max' instead of 'mean'$"):
         zoo.CSPViT.from_preset(original, pooling="max", num_classes=7, dropout=0.5)
-    with pytest.warns(UserWarning, match=r"Received: std=\(1, 1, 1\) for "):
+    with pytest.warns(UserWarning, match=r"Received: std=\(1, 1, 1\) instead of "):
         zoo.CSPViT.from_preset(original, std=(1, 1, 1))
     zoo.CSPViT.from_preset(original, pooling="max", load_weights=False)
     zoo.CSPViT.from_preset(original, std=(0.5, 0.5, 0.5), steps_image_size=8)  # unchanged

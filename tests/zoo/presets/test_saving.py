@@ -104,7 +104,7 @@ def test_nonfinite_bfloat16_weights_raise(tmp_path):
 
 
 def test_metadata_is_strict_json(preset):
-    message = r"`metadata.json` must hold only finite numbers. Received: scores.toys/top1.1 = nan"
+    message = r"`metadata.json` must .* only finite numbers. Received: scores.toys/top1.1 = nan"
     with pytest.raises(ValueError, match=message):
         tiny().save_to_preset(preset, scores={"toys/top1": [0.5, float("nan")]})
     with pytest.raises(ValueError, match="scores.a = inf"):

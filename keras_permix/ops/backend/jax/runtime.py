@@ -156,14 +156,14 @@ def why_undivided(x):
     if len(devices) == 1:
         return None
     if division is None:
-        return "it needs a single device, or a `keras.distribution` that divides the batch"
+        return "it requires a single device, or a `keras.distribution` that shards the batch"
     if set(devices) != set(division.mesh.devices.flat):
-        return "it needs a tensor on the devices of `keras.distribution`"
+        return "it requires a tensor on the devices of `keras.distribution`"
     parts, batch = division.mesh.shape[division.axis], x.shape[0]
     if not isinstance(batch, int) or batch % parts:
-        return f"it needs a batch that the {parts} parts of `keras.distribution` divide"
+        return f"it requires a batch size divisible by the {parts} shards of `keras.distribution`"
     if any(_sharding(x)[1:]):
-        return "it needs tokens and channels that are not divided between devices"
+        return "it requires tokens and channels that are not sharded"
     return None
 
 
@@ -226,12 +226,12 @@ def dense(x, kernel, bias, mask):
 def limit_of_dense(call):
     """Return why a call does not run on a single CPU, or None if it does."""
     devices = call.hardware.devices
-    return None if devices == 1 else f"it needs tokens on one device, and there are {devices}"
+    return None if devices == 1 else f"it requires tokens on one device, found {devices}"
 
 
 CAPABILITY = (8, 0)  # oldest compute capability for which the kernels compile
 JAX = (0, 11)  # oldest version that `jax_triton` supports
-FREE = "it needs a known number of samples"
+FREE = "it requires a known number of samples"
 ROOMY = ("TPU v5 lite", "TPU v6 lite")  # 128 MiB of VMEM
 TOKENS = 4096  # most tokens of a sample on other chips, with 16 to 32 MiB
 LARGEST = 16384  # most tokens of a sample, or a part of it, in a kernel on a TPU
@@ -244,11 +244,11 @@ def limit_of_gpu(call):
     if call.shape[0] is None:
         return FREE
     if jax.__version_info__ < JAX:
-        return f"it needs JAX 0.11, and this is {jax.__version__}"
+        return f"it requires JAX 0.11, found {jax.__version__}"
     found = re.fullmatch(r"(\d+)\.(\d+)", getattr(call.hardware.chip, "compute_capability", ""))
     if found and tuple(map(int, found.groups())) >= CAPABILITY:
         return call.hardware.undivided
-    return f"it needs an NVIDIA GPU of compute capability 8.0, and this is {_name(call)}"
+    return f"it requires an NVIDIA GPU of compute capability 8.0, found {_name(call)}"
 
 
 def limit_of_tpu(call):
@@ -258,14 +258,14 @@ def limit_of_tpu(call):
     plan, tokens = call.plan, call.shape[1]
     sorts = plan.group_size != 1 and (plan.aligned or not (tokens and plan.in_pairs(tokens)))
     if call.hardware.chip.device_kind in OLD and sorts:
-        return f"it needs a TPU v5 or newer to sort, and this is {_name(call)}"
+        return f"it requires a TPU v5 or newer to sort, found {_name(call)}"
     most = TOKENS // 2 if call.masked else TOKENS
     if call.hardware.chip.device_kind not in ROOMY and tokens and tokens > most:
-        return f"it takes at most {most} tokens on {_name(call)}"
+        return f"it supports at most {most} tokens on {_name(call)}"
     if tokens and tokens > TOKENS and call.masked:  # the compiler would take minutes
-        return f"it takes masks of at most {TOKENS} tokens"
+        return f"it supports masks of at most {TOKENS} tokens"
     if tokens and part_of(tokens) < min(tokens, LEAST):
-        return f"it needs tokens that divide into parts of {LEAST} to {LARGEST}"
+        return f"it requires tokens that divide into parts of {LEAST} to {LARGEST}"
     return call.hardware.undivided
 
 

@@ -49,7 +49,7 @@ def _each(function, x, other, dtypes, on_cpu):
 
 
 def _at_least_one(x):
-    """Add a sample to an empty batch; otherwise XLA does not know the outputs of a map."""
+    """Add a sample to an empty batch; otherwise XLA cannot infer the outputs of a map."""
     missing = tf.cast(tf.shape(x)[0] == 0, "int32")
     return tf.pad(x, [[0, missing], [0, 0], [0, 0]])
 

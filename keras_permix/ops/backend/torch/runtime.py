@@ -108,21 +108,21 @@ def objection_of(number):
 def _looked_up(number):
     name = torch.cuda.get_device_name(number)
     if torch.version.hip:
-        return f"it needs an NVIDIA GPU, and this is: {name}"
+        return f"it requires an NVIDIA GPU, found: {name}"
     found = torch.cuda.get_device_capability(number)
     if found >= CAPABILITY:
         return _what_triton_lacks()
     found = ".".join(map(str, found))
-    return f"it needs an NVIDIA GPU of compute capability 8.0, and this is: {name} ({found})"
+    return f"it requires an NVIDIA GPU of compute capability 8.0, found: {name} ({found})"
 
 
 def _what_triton_lacks():
     """Return what Triton lacks to compile its launcher, or None."""
     if not (os.environ.get("CC") or any(map(shutil.which, COMPILERS))):
-        return f"Triton needs a C compiler, and there is neither CC nor {' nor '.join(COMPILERS)}"
+        return f"Triton requires a C compiler. Set CC or install one of {', '.join(COMPILERS)}"
     header = Path(sysconfig.get_path("include"), "Python.h")
     if not header.is_file():
-        return f"Triton needs the headers of Python, and there is no {header}"
+        return f"Triton requires the headers of Python, which are not installed: {header}"
     return None
 
 

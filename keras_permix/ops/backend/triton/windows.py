@@ -3,6 +3,15 @@
 A channel reads tokens at a fixed offset. Rows of a few channels are loaded into shared memory, and
 every channel picks its tokens there. Loading one value from each of 32 rows would take 32 times as
 long as loading 32 values of one row.
+
+Terms of the kernels:
+
+* real: Tokens that are not padding.
+* reads: The offset at which each channel reads its tokens.
+* circle: All tokens of a sample. Shifts are cyclic, so the first token follows the last.
+* arc: Consecutive tokens of the circle, from `start` to `start + spread`.
+* held: The rows (tokens) that a program loads at once, for a few channels.
+* residuals: The values that the forward pass stores for the gradient.
 """
 
 from functools import lru_cache
