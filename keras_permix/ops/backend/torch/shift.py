@@ -29,7 +29,9 @@ def _positions(tokens, plan, back, device):
     tokens, token = max(tokens, 1), torch.arange(tokens, device=device)[:, None]
     source = (token - remainders_of(plan, tokens, tokens, back, device)) % tokens
     channels = source.shape[1]
-    return (source * channels + torch.arange(channels, device=device)).flatten()
+    positions = (source * channels + torch.arange(channels, device=device)).flatten()
+    small = isinstance(tokens, int) and tokens * channels < 2**31
+    return positions.int() if small else positions
 
 
 def _sources(x, plan, lengths, back):
