@@ -107,7 +107,7 @@ def test_generate_text(mixer):
 
 def test_swap_mixer():
     printed = run("swap_mixer.py", "--smoke")
-    swaps = re.findall(r"csp from block (\d) on: ([\d,]+) parameters, ([\d.]+) % cor", printed)
+    swaps = re.findall(r"csp from block (\d) on: ([\d,]+) parameters, ([\d.]+) % top-1", printed)
     assert "attention in 6 blocks: " in printed
     assert [int(block) for block, *_ in swaps] == [5, 4, 3, 2, 1, 0]
     counts = [int(count.replace(",", "")) for _, count, _ in swaps]

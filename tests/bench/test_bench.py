@@ -305,7 +305,7 @@ def test_case_out_of_memory_is_skipped(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench_ops, "_functions", too_large)
     rows = bench("ops", tmp_path / "ops.csv", "--cases", "full sort", "channel shift")
     assert [row["case"] for row in rows] == ["channel shift"]
-    assert "0 rows, full sort does not fit into memory\n1 rows," in capsys.readouterr().err
+    assert "0 rows, full sort: out of memory\n1 rows," in capsys.readouterr().err
     assert main(["bench", "ops", "--repeats", "1", "--cases", "full sort"]) == 2
     assert "The model and the batch must fit into memory" in capsys.readouterr().err
 

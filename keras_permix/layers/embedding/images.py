@@ -38,7 +38,7 @@ def check_image_range(images):
 
     >>> from keras_permix.layers.embedding.images import check_image_range
     >>> check_image_range(np.full((1, 8, 8, 3), 0.5))[:43]
-    '`x` must contain images of 0–255, but seems to'
+    '`x` must contain images of 0–255, but seems'
     """
     known = isinstance(images, np.ndarray)
     dtype = images.dtype.name if known else keras.backend.standardize_dtype(images.dtype)

@@ -198,7 +198,7 @@ def test_esol_with_original_file_name(esol, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "options", "rule"),
     [
-        ("esol", dict(labels=("gap",)), "`labels` of esol must be of log_solubility.*'gap'"),
+        ("esol", dict(labels=("gap",)), "`labels` of esol must be among log_solubility.*'gap'"),
         ("esol", dict(labels="y"), "`labels` must be a list of names. Received: labels='y'"),
         ("zinc", {}, "`name` must be one of esol, qm9, or"),
     ],
