@@ -52,7 +52,7 @@ class Graphormer(ZooModel):
             `GraphormerBlock`. A list has one mixer per block. `None`: the default of the class.
         edges: "multi_hop" (all edges on the shortest path between two nodes) or "single" (the edge
             between them); see `GraphormerBias`.
-        max_hops: Largest number of edges of a path that the model reads.
+        max_hops: Number of edges of a path that the model reads, from its start.
         dropout: Rate of the dropouts after the mixers and after the channel mixers.
         attention_dropout: Rate of the dropout on the maps.
         input_dropout: Rate of the dropout on the embedded nodes.
