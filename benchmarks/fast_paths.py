@@ -129,7 +129,7 @@ def torch_paths():
         "tables kept": (lambda: patch.object(
             shift.TABLES, "get", lambda make, *arguments: make(*arguments)
         ), VITS[:1] + MASKED),
-        "pairs as bits": (lambda: instead("pairs", exporting=lambda: True), ("CSPViT", MASKED[0])),
+        "pairs as bits": (lambda: instead("pairs", compiling=lambda: True), ("CSPViT", MASKED[0])),
         "masks by NumPy": (lambda: instead("packing", at_hand=lambda x: False), MASKED),
         "EMA by chunks": (lambda: without("damped_ema:chunked"), ("CSPMEGA",)),
         "max exchange": (lambda: without("max_exchange"), ("max exchange",)),

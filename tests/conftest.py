@@ -55,7 +55,6 @@ ONCE = (
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.zoo",
     "tests/test_readme.py::test_links",
     "tests/test_readme.py::test_commands_exist",
-    "tests/test_readme.py::test_readme_",
     "tests/tools/test_make_minilm.py",
     "tests/tools/test_make_qm9.py",
     "tests/tools/test_publish.py",

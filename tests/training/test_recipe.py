@@ -60,7 +60,7 @@ def test_base_and_options(tmp_path):
 
 def test_circular_base_raises(tmp_path):
     path = write(tmp_path, f'base = "{tmp_path}/recipe.toml"\n')
-    with pytest.raises(ValueError, match=f"`base` must.*{path}"):
+    with pytest.raises(ValueError, match=f"`base` must not refer back.*{path}"):
         load_recipe(path)
 
 

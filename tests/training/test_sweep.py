@@ -69,7 +69,7 @@ def test_sweep_over_seeds(tmp_path, monkeypatch):
     assert drawn[-1] == rows
     with pytest.raises(ValueError, match="where .'epochs'. differ"):
         sweep("cspvit/mnist", grid, out=tmp_path, epochs=3, **small)
-    with pytest.raises(ValueError, match=r"`grid` must .*grid=\{'epochs': \[\]\}"):
+    with pytest.raises(ValueError, match=r"`grid` must contain a key.*grid=\{'epochs': \[\]\}"):
         sweep("cspvit/mnist", {"epochs": []}, out=tmp_path)
 
 
@@ -83,5 +83,5 @@ def test_parse_grid():
 
 @pytest.mark.parametrize("texts", [["epochs"], ["=1"], ["epochs="], ["seed=1", "seed=2"]])
 def test_invalid_grid_raises(texts):
-    with pytest.raises(ValueError, match=f"`--grid` must .*Received: '{texts[-1]}'"):
+    with pytest.raises(ValueError, match=f"`--grid` must have the form.*Received: '{texts[-1]}'"):
         parse_grid(texts)

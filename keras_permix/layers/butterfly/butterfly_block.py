@@ -190,10 +190,10 @@ def _replace(shape, axis, size):
 class ButterflyAttention(LocalAttention):
     """Attend with softmax attention within strided blocks of tokens.
 
-    The stride grows with the layer index. If `block_size` is about the square root of the number of
-    tokens, two layers mix all tokens. The rest of a Transformer layer processes each token
-    separately, so this equals `ButterflyBlock` around the whole layer. The weights match those of
-    `SoftmaxAttention`.
+    The stride grows with the layer index until the stages repeat. If `block_size` is about the
+    square root of the number of tokens, two layers mix all tokens. The rest of a Transformer layer
+    processes each token separately, so this equals `ButterflyBlock` around the whole layer. The
+    weights match those of `SoftmaxAttention`.
 
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding is never attended to. In a block without real tokens, tokens attend as if nothing were

@@ -188,7 +188,7 @@ def _check_wanted(wanted, rows, call):
     objection = row.objection(call)
     if objection:
         raise ValueError(
-            f"`implementation={wanted!r}` does not support this call of `{call.op}`: {objection}. "
+            f"The implementation {wanted!r} does not support this call of `{call.op}`: {objection}. "
             f"Set `implementation=None` and unset {VARIABLE} to select another automatically. "
             f"Received: {call}"
         )
@@ -207,7 +207,7 @@ class Explanation:
     def __str__(self):
         lines = [f"{self.call}"]
         for name, objection in self.objections.items():
-            verdict = objection or "not selected: lower priority"
+            verdict = objection or "not selected"
             if name == self.chosen:
                 verdict = "selected"
             if name == self.chosen and self.elsewhere:

@@ -182,3 +182,10 @@ def test_export_with_dynamic_length():
     expected = oracle.values(expected, oracle.slice_sort(expected, True, mask))
     result = program.module()(tensor(x), tensor(mask))
     np.testing.assert_array_equal(to_numpy(result), expected)
+
+
+def test_result_supports_in_place_operations(case):
+    function, sources = case
+    result = function(tensor(X).requires_grad_())
+    result.add_(1)
+    np.testing.assert_array_equal(to_numpy(result.detach()), oracle.values(X, sources()) + 1)

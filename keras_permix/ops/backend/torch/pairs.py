@@ -3,7 +3,7 @@
 import torch
 
 from keras_permix.ops.backend.torch.packing import to_bits
-from keras_permix.ops.backend.torch.runtime import exporting
+from keras_permix.ops.backend.torch.runtime import compiling
 
 
 def order(x, reference, lengths):
@@ -31,14 +31,15 @@ def _descends(x):
 def swap(x, marked):
     """Swap the marked pairs."""
     whole = 2 * marked.shape[1]
-    pairs = x[:, :whole].unflatten(1, (-1, 2))
-    if exporting():  # ONNX has no bits of floats
-        swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs)
-    else:  # many times faster than `torch.where` on a CPU
-        bits = to_bits(pairs)
-        differing = (bits[:, :, 0] ^ bits[:, :, 1]).mul_(marked)
-        swapped = (bits ^ differing.unsqueeze(2)).view(x.dtype)
-    swapped = swapped.flatten(1, 2)
-    if whole == x.shape[1] and not exporting():
-        return swapped
-    return torch.cat((swapped, x[:, whole:]), 1)
+    if compiling():
+        pairs = x[:, :whole].unflatten(1, (-1, 2))
+        swapped = torch.where(marked.unsqueeze(2), pairs.flip(2), pairs).flatten(1, 2)
+        return torch.cat((swapped, x[:, whole:]), 1)
+    # Without a compiler, `torch.where` takes many times as long as operations on bits.
+    x = x.resolve_neg()
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    bits, swapped = (to_bits(t)[:, :whole].unflatten(1, (-1, 2)) for t in (x, out))
+    differing = (bits[:, :, 0] ^ bits[:, :, 1]) * marked
+    torch.bitwise_xor(bits, differing.unsqueeze(2), out=swapped)
+    out[:, whole:] = x[:, whole:]
+    return out

@@ -7,7 +7,7 @@ from threading import Lock
 import torch
 
 from keras_permix.ops.backend.plan import remainders
-from keras_permix.ops.backend.torch.runtime import has_data, recorded
+from keras_permix.ops.backend.torch.runtime import compiling, has_data, recorded
 
 CACHED = 64 << 20  # bytes of tables
 
@@ -18,7 +18,11 @@ def shift(x, plan, lengths=None, back=False):
         return x
     if lengths is None:
         positions = _table(_positions, x.shape[1], plan, back, x)
-        return x.flatten(1).index_select(1, positions).view(x.shape)
+        if compiling():
+            return x.flatten(1).index_select(1, positions).view(x.shape)
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+        torch.index_select(x.flatten(1), 1, positions, out=out.flatten(1))
+        return out  # not a view, so that callers may change it in place
     if isinstance(lengths, tuple):
         lengths = torch.tensor(lengths)[:, None, None]
     return x.gather(1, _sources(x, plan, lengths, back))
@@ -30,7 +34,7 @@ def _positions(tokens, plan, back, device):
     source = (token - remainders_of(plan, tokens, tokens, back, device)) % tokens
     channels = source.shape[1]
     positions = (source * channels + torch.arange(channels, device=device)).flatten()
-    small = isinstance(tokens, int) and tokens * channels < 2**31
+    small = not compiling() and tokens * channels < 2**31
     return positions.int() if small else positions
 
 
