@@ -9,7 +9,7 @@ import torch
 from keras_permix.ops.backend.plan import remainders
 from keras_permix.ops.backend.torch.runtime import compiling, has_data, recorded
 
-CACHED = 64 << 20  # bytes of tables
+CACHED = 128 << 20  # bytes; enough for shifts by 256 steps of 65,536 tokens and back
 
 
 def shift(x, plan, lengths=None, back=False):
