@@ -63,12 +63,16 @@ def test_reference_can_be_forced(monkeypatch, served):
 def test_forced_unsupported_implementation_raises(monkeypatch, served):
     monkeypatch.setattr(dispatch, "FORCED", "elsewhere")
     for call in (lambda: ops.group_sort(X, 2), lambda: ops.explain("group_sort", X, 2)):
-        with pytest.raises(ValueError, match="'elsewhere' does not support.*it requires device abacus"):
+        with pytest.raises(
+            ValueError, match="'elsewhere' does not support.*it requires device abacus"
+        ):
             call()
 
 
 def test_requested_unsupported_implementation_raises(served):
-    with pytest.raises(ValueError, match="(?s)'elsewhere' does not support.*abacus.*shape=.2, 8, 4."):
+    with pytest.raises(
+        ValueError, match="(?s)'elsewhere' does not support.*abacus.*shape=.2, 8, 4."
+    ):
         ops.group_sort(X, 2, implementation="elsewhere")
 
 

@@ -249,7 +249,10 @@ def mlp_of_root(size, expansion):
         (lambda: BlockDense(4, 4, axis=1), "`axis` must be one of .-1, 0..*1"),
         (lambda: BlockDense(4, 4, axis=0.0), "`axis` must be an integer of at least -1.*0.0"),
         (lambda: BlockDense(4, 4, lora_rank=0), "`lora_rank` must be a positive.*or None.*0"),
-        (lambda: BlockDense(4, 4).enable_lora(2), "`enable_lora` requires a built layer.*built=False"),
+        (
+            lambda: BlockDense(4, 4).enable_lora(2),
+            "`enable_lora` requires a built layer.*built=False",
+        ),
         (lambda: with_lora(build(BlockDense(4, 4), X.shape), 0), "`rank` must be .* Received.*0"),
         (
             lambda: with_lora(build(BlockDense(4, 4, lora_rank=2), X.shape)),

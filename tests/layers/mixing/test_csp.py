@@ -139,5 +139,7 @@ def test_invalid_argument_raises(arguments, message):
 
 @pytest.mark.parametrize("shape", [(2, 8), (2, 2, 4, 4, 8)])
 def test_invalid_shape_raises(shape):
-    with pytest.raises(ValueError, match=r"CSP expects tokens of shape \(batch, tokens, channels\)"):
+    with pytest.raises(
+        ValueError, match=r"CSP expects tokens of shape \(batch, tokens, channels\)"
+    ):
         CSP()(np.zeros(shape, "float32"))

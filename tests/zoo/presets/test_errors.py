@@ -56,7 +56,9 @@ def test_corrupt_file_raises(preset, name):
 def test_truncated_file_raises(preset, name):
     size = (preset / name).stat().st_size
     os.truncate(preset / name, size - 10)
-    message = f"{name}` must contain {size:,} bytes; it is truncated .* Received: {size - 10:,} bytes"
+    message = (
+        f"{name}` must contain {size:,} bytes; it is truncated .* Received: {size - 10:,} bytes"
+    )
     refuses(preset, ValueError, message)
 
 
@@ -216,7 +218,9 @@ def test_invalid_save_arguments_raise(tmp_path, kwargs, message):
 def test_weights_too_large_for_float16_raise(tmp_path):
     model = tiny()
     model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
-    with pytest.raises(ValueError, match="`weights_dtype` must represent every weight.*Received: float16 .*1000000"):
+    with pytest.raises(
+        ValueError, match="`weights_dtype` must represent every weight.*float16 .*1000000"
+    ):
         model.save_to_preset(tmp_path / "preset", weights_dtype="float16")
     assert not list(tmp_path.iterdir())
 
