@@ -189,8 +189,8 @@ def _check_wanted(wanted, rows, call):
     if objection:
         raise ValueError(
             f"The implementation {wanted!r} does not support this call of `{call.op}`: "
-            f"{objection}. Set `implementation=None` and unset {VARIABLE} to select another automatically. "
-            f"Received: {call}"
+            f"{objection}. Set `implementation=None` and unset {VARIABLE} to select another "
+            f"automatically. Received: {call}"
         )
     return None if row.doubt(call) else wanted
 
