@@ -50,14 +50,14 @@ MASKED = ("pairs, texts", "CSP, texts")
 STEPS, SECONDS = 4, 0.3  # of each round, at least
 
 
-def rows():
-    return running.module("rows")
+def table():
+    return running.module("implementations")
 
 
 def without(*names):
     """Return a context without the implementations of these names, "op" or "op:name"."""
-    kept = [r for r in rows().ROWS if not {r.op, f"{r.op}:{r.name}"} & {*names}]
-    return patch.object(rows(), "ROWS", kept)
+    kept = [r for r in table().IMPLEMENTATIONS if not {r.op, f"{r.op}:{r.name}"} & {*names}]
+    return patch.object(table(), "IMPLEMENTATIONS", kept)
 
 
 def instead(file, **functions):
@@ -136,7 +136,7 @@ def torch_paths():
     }  # fmt: skip
 
 
-JITTED = (rows().permute, rows().max_exchange) if running.name() == "jax" else ()
+JITTED = (table().permute, table().max_exchange) if running.name() == "jax" else ()
 TRACED = {function: function.__wrapped__ for function in JITTED}
 
 
@@ -145,8 +145,10 @@ def traced_anew():
     """Trace functions again, instead of reusing those compiled for another model."""
     if running.name() == "tensorflow":
         running.module("permute")._permutation.cache_clear()
-    every = [replace(r, function=TRACED.get(r.function, r.function)) for r in rows().ROWS]
-    with patch.object(rows(), "ROWS", every):
+    every = [
+        replace(r, function=TRACED.get(r.function, r.function)) for r in table().IMPLEMENTATIONS
+    ]
+    with patch.object(table(), "IMPLEMENTATIONS", every):
         yield
 
 

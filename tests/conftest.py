@@ -28,7 +28,7 @@ ONCE = (
     "tests/data/text",
     "tests/lra",
     "tests/ops/test_golden.py::test_schedules",
-    "tests/ops/test_rows.py",
+    "tests/ops/test_implementations.py",
     "tests/test_examples.py::test_anneal_sinkhorn",
     "tests/test_examples.py::test_another_size",
     "tests/test_examples.py::test_distill",

@@ -69,7 +69,7 @@ def pretend(chip):
 
     Returns a set to which every kernel adds its name and its number of batch shards.
     """
-    from keras_permix.ops.backend.jax import rows, runtime, tpu_permute, triton
+    from keras_permix.ops.backend.jax import implementations, runtime, tpu_permute, triton
     from keras_permix.ops.backend.jax.tpu import sort
     from tests.accelerators.test_jax_triton import run
 
@@ -96,7 +96,10 @@ def pretend(chip):
     tpu_permute.divided = triton.divided = note
     runtime.JAX = (0, 0)
     sort.VECTORS = 8
-    runtime.hardware, rows.ROWS = pretended, tuple(map(interpreted, rows.ROWS))
+    runtime.hardware, implementations.IMPLEMENTATIONS = (
+        pretended,
+        tuple(map(interpreted, implementations.IMPLEMENTATIONS)),
+    )
     return served
 
 

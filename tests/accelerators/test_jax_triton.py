@@ -98,7 +98,7 @@ def from_torch(tensor):
 @pytest.fixture(params=WAYS)
 def interpreted(request, monkeypatch):
     """Interpret the Triton kernels of JAX, unless the test runs on a GPU."""
-    from keras_permix.ops.backend.jax import rows, triton
+    from keras_permix.ops.backend.jax import implementations, triton
 
     if not request.param:
         return False
@@ -109,7 +109,9 @@ def interpreted(request, monkeypatch):
             return row
         return replace(row, function=function, devices=(), limit=None, requires=None)
 
-    monkeypatch.setattr(rows, "ROWS", tuple(map(anywhere, rows.ROWS)))
+    monkeypatch.setattr(
+        implementations, "IMPLEMENTATIONS", tuple(map(anywhere, implementations.IMPLEMENTATIONS))
+    )
     return True
 
 

@@ -151,14 +151,16 @@ def test_long_samples_are_shifted_in_parts(group_size, kernels, way, monkeypatch
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("case", MASKED)
 def test_masked_kernels_match_oracle(case, gaps, way, monkeypatch):
-    from keras_permix.ops.backend.jax import rows, tpu_permute
+    from keras_permix.ops.backend.jax import implementations, tpu_permute
 
     def served(row):
         function = partial(tpu_permute.permute, way=way)
         pallas = replace(row, function=function, devices=(), limit=None)
         return pallas if row.name == "tpu_pallas" else row
 
-    monkeypatch.setattr(rows, "ROWS", tuple(map(served, rows.ROWS)))
+    monkeypatch.setattr(
+        implementations, "IMPLEMENTATIONS", tuple(map(served, implementations.IMPLEMENTATIONS))
+    )
     op, shape, arguments, *_ = MASKED_CASES[case]
     mask = arguments["mask"] if gaps else np.sort(arguments["mask"], axis=1)[:, ::-1]
     arguments = {**arguments, "mask": mask}

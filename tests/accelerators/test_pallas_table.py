@@ -26,10 +26,14 @@ NOT_DIVISIBLE = "it requires a batch size divisible by the 4 shards of `keras.di
 @pytest.fixture
 def here(monkeypatch):
     """Return a function that sets the detected device. jax-triton counts as installed."""
-    from keras_permix.ops.backend.jax import rows
+    from keras_permix.ops.backend.jax import implementations
 
     monkeypatch.setattr("keras_permix.ops.backend.jax.runtime.JAX", (0, 0))
-    monkeypatch.setattr(rows, "ROWS", tuple(replace(row, requires=None) for row in rows.ROWS))
+    monkeypatch.setattr(
+        implementations,
+        "IMPLEMENTATIONS",
+        tuple(replace(row, requires=None) for row in implementations.IMPLEMENTATIONS),
+    )
 
     def here(chip, *facts):
         hardware = CHIPS[chip].hardware(*facts)
@@ -144,7 +148,7 @@ def test_tpu_kernels_split_long_samples(here):
 @pytest.mark.parametrize("class_name", ["LRATransformer", "SliceGraphormer"])
 @pytest.mark.parametrize(("chip", "kernels"), [("A100", "triton"), ("v5e", "tpu_pallas")])
 def test_padded_models_use_kernels(class_name, chip, kernels, here, monkeypatch):
-    from keras_permix.ops.backend.jax import rows
+    from keras_permix.ops.backend.jax import implementations
     from keras_permix.ops.backend.jax.permute import permute
 
     here(chip)
@@ -157,7 +161,9 @@ def test_padded_models_use_kernels(class_name, chip, kernels, here, monkeypatch)
 
         return replace(row, function=function) if row.op in PERMUTING else row
 
-    monkeypatch.setattr(rows, "ROWS", tuple(map(noted, rows.ROWS)))
+    monkeypatch.setattr(
+        implementations, "IMPLEMENTATIONS", tuple(map(noted, implementations.IMPLEMENTATIONS))
+    )
     model = tiny(class_name)
     model(model.make_inputs(seed=0, batch=3))
     assert served == {(kernels, True)}

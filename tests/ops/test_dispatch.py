@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import ops
-from keras_permix.ops.backend.plan import Hardware, Plan, Row
+from keras_permix.ops.backend.plan import Hardware, Implementation, Plan
 from keras_permix.ops.dispatch import dispatch
 from tests.backends import compiled, value_and_gradient
 from tests.harness import to_numpy
@@ -27,11 +27,13 @@ def served(monkeypatch):
 
         return call
 
-    rows = [Row("group_sort", "elsewhere", print, devices=("abacus",))]
-    for row in dispatch.NATIVE.ROWS:
-        facts = {key: value for key, value in vars(row).items() if key != "installed"}
-        rows.append(Row(**{**facts, "function": noting(row.name, row.function)}))
-    monkeypatch.setattr(dispatch.NATIVE, "ROWS", tuple(rows))
+    candidates = [Implementation("group_sort", "elsewhere", print, devices=("abacus",))]
+    for candidate in dispatch.NATIVE.IMPLEMENTATIONS:
+        facts = {key: value for key, value in vars(candidate).items() if key != "installed"}
+        candidates.append(
+            Implementation(**{**facts, "function": noting(candidate.name, candidate.function)})
+        )
+    monkeypatch.setattr(dispatch.NATIVE, "IMPLEMENTATIONS", tuple(candidates))
     return names
 
 
@@ -45,7 +47,11 @@ def test_unordered_dtype_raises(name, dtype):
 
 def test_forced_name_of_another_op_is_ignored(monkeypatch, served):
     usual = ops.explain("max_exchange", X).chosen
-    other = next(row.name for row in dispatch.NATIVE.ROWS if row.op == "damped_ema")
+    other = next(
+        candidate.name
+        for candidate in dispatch.NATIVE.IMPLEMENTATIONS
+        if candidate.op == "damped_ema"
+    )
     monkeypatch.setattr(dispatch, "FORCED", other)
     assert other not in ops.explain("max_exchange", X).objections
     assert ops.explain("max_exchange", X).chosen == usual
@@ -148,8 +154,11 @@ def test_symbolic_call_on_unknown_device(served):
 
 
 def test_symbolic_call_without_device_requirements(monkeypatch):
-    rows = (Row("group_sort", "small", print, max_group=1), Row("group_sort", "all", print))
-    monkeypatch.setattr(dispatch.NATIVE, "ROWS", rows)
+    candidates = (
+        Implementation("group_sort", "small", print, max_group=1),
+        Implementation("group_sort", "all", print),
+    )
+    monkeypatch.setattr(dispatch.NATIVE, "IMPLEMENTATIONS", candidates)
     explanation = ops.explain("group_sort", keras.Input((8, 4)), 2)
     assert explanation.chosen == "all"
     assert explanation.objections["small"] == "it supports groups of at most 1 tokens"
@@ -160,8 +169,8 @@ def test_symbolic_call_without_device_requirements(monkeypatch):
 
 def test_device_requirement_rejects_unknown_device(monkeypatch):
     monkeypatch.setattr(dispatch.RUNTIME, "hardware", lambda x: Hardware())
-    row = Row("group_sort", "elsewhere", print, devices=("abacus",))
-    monkeypatch.setattr(dispatch.NATIVE, "ROWS", (row,))
+    candidate = Implementation("group_sort", "elsewhere", print, devices=("abacus",))
+    monkeypatch.setattr(dispatch.NATIVE, "IMPLEMENTATIONS", (candidate,))
     explanation = ops.explain("group_sort", X, 2)
     assert explanation.chosen == "reference"
     assert (

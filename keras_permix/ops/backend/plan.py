@@ -126,7 +126,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Row:
+class Implementation:
     """Describe an implementation of an op and the calls that it supports."""
 
     op: str

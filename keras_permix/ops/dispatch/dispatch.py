@@ -1,8 +1,9 @@
 """Select the implementation of an op.
 
 Every op has a reference implementation in `keras.ops` that works on all backends. Faster
-implementations are listed in `ops/backend/<backend>/rows.py`. The first one that supports the call
-is used. The choice is made while tracing, so that compiled functions have no overhead.
+implementations are listed in `ops/backend/<backend>/implementations.py`. The first one that
+supports the call is used. The choice is made while tracing, so that compiled functions have no
+overhead.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from keras_permix.utils.checks import check_choice
 
 VARIABLE = "KERAS_PERMIX_IMPLEMENTATION"
 FORCED = os.environ.get(VARIABLE) or None
-NATIVE = running.module("rows")
+NATIVE = running.module("implementations")
 RUNTIME = running.module("runtime")
 REFERENCE = "reference"
 EXPORTING = 0  # number of exports in progress, in all threads
@@ -127,22 +128,24 @@ def dispatch(
     if not explaining and any(map(is_symbolic, (*arrays, mask))):
         return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
     call = _describe(op, arrays, mask, plan, options)
-    rows = {row.name: row for row in NATIVE.ROWS if row.op == op}
+    candidates = {each.name: each for each in NATIVE.IMPLEMENTATIONS if each.op == op}
     if shape is None and is_empty(arrays[like]):
-        return _explain_copy(call, rows) if explaining else keras.ops.copy(arrays[like])
-    chosen = _choose(call, rows, None if explaining else implementation)
+        return _explain_copy(call, candidates) if explaining else keras.ops.copy(arrays[like])
+    chosen = _choose(call, candidates, None if explaining else implementation)
     if explaining:
-        objections = {name: row.objection(call) or row.doubt(call) for name, row in rows.items()}
-        row = rows.get(chosen)
-        elsewhere = row.elsewhere if row and not call.hardware.sure else None
+        objections = {
+            name: each.objection(call) or each.doubt(call) for name, each in candidates.items()
+        }
+        candidate = candidates.get(chosen)
+        elsewhere = candidate.elsewhere if candidate and not call.hardware.sure else None
         return Explanation(f"{op}({call})", chosen, {**objections, REFERENCE: None}, elsewhere)
-    function = reference if chosen == REFERENCE else rows[chosen].function
+    function = reference if chosen == REFERENCE else candidates[chosen].function
     return function(*arrays, mask, **options) if plan is None else function(*arrays, mask, plan)
 
 
-def _explain_copy(call, rows):
+def _explain_copy(call, candidates):
     """Return the explanation of a call on an empty tensor."""
-    others = dict.fromkeys((*rows, REFERENCE), "it is not used for empty tensors")
+    others = dict.fromkeys((*candidates, REFERENCE), "it is not used for empty tensors")
     return Explanation(f"{call.op}({call})", "copy", {**others, "copy": None})
 
 
@@ -161,38 +164,39 @@ def _describe(op, arrays, mask, plan, options):
     )
 
 
-def _choose(call, rows, implementation):
+def _choose(call, candidates, implementation):
     """Return the name of the implementation, or None if it is chosen at run time."""
-    wanted = implementation or _forced(rows)
+    wanted = implementation or _forced(candidates)
     if wanted is not None:
-        return _check_wanted(wanted, rows, call)
-    for name, row in rows.items():
-        if not row.objection(call):
-            return None if row.doubt(call) else name
+        return _check_wanted(wanted, candidates, call)
+    for name, candidate in candidates.items():
+        if not candidate.objection(call):
+            return None if candidate.doubt(call) else name
     return REFERENCE
 
 
-def _forced(rows):
+def _forced(candidates):
     """Return the implementation that the environment selects, if this op has it."""
     if FORCED is None or EXPORTING:
         return None
-    check_choice(VARIABLE, FORCED, sorted({REFERENCE, *(row.name for row in NATIVE.ROWS)}))
-    return FORCED if FORCED in (*rows, REFERENCE) else None
+    names = {each.name for each in NATIVE.IMPLEMENTATIONS}
+    check_choice(VARIABLE, FORCED, sorted({REFERENCE, *names}))
+    return FORCED if FORCED in (*candidates, REFERENCE) else None
 
 
-def _check_wanted(wanted, rows, call):
-    check_choice("implementation", wanted, (*rows, REFERENCE))
-    row = rows.get(wanted)
-    if row is None:
+def _check_wanted(wanted, candidates, call):
+    check_choice("implementation", wanted, (*candidates, REFERENCE))
+    candidate = candidates.get(wanted)
+    if candidate is None:
         return wanted
-    objection = row.objection(call)
+    objection = candidate.objection(call)
     if objection:
         raise ValueError(
             f"The implementation {wanted!r} does not support this call of `{call.op}`: "
             f"{objection}. Set `implementation=None` and unset {VARIABLE} to select another "
             f"automatically. Received: {call}"
         )
-    return None if row.doubt(call) else wanted
+    return None if candidate.doubt(call) else wanted
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,16 @@ def gpu(request, monkeypatch):
 
 def test_kernel_objections(gpu):
     from keras_permix.ops.backend.plan import Call, Hardware, Plan
-    from keras_permix.ops.backend.torch.rows import ROWS
+    from keras_permix.ops.backend.torch.implementations import IMPLEMENTATIONS
 
     hardware = Hardware("cuda", chip=0)
-    kernels = [row for row in ROWS if row.name == "triton"]
+    kernels = [candidate for candidate in IMPLEMENTATIONS if candidate.name == "triton"]
     assert len(kernels) == 4
-    for row in kernels:
-        call = Call(row.op, hardware, "float32", (2, 8, 4), False, False, Plan(group_size=4), {})
-        found = row.limit(call)
+    for candidate in kernels:
+        call = Call(
+            candidate.op, hardware, "float32", (2, 8, 4), False, False, Plan(group_size=4), {}
+        )
+        found = candidate.limit(call)
         assert found is None if gpu is None else gpu in found
 
 

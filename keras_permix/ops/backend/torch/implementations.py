@@ -2,7 +2,7 @@
 
 import os
 
-from keras_permix.ops.backend.plan import SORTING, Row
+from keras_permix.ops.backend.plan import SORTING, Implementation
 from keras_permix.ops.backend.torch import runtime
 from keras_permix.ops.backend.torch.exchange import max_exchange
 from keras_permix.ops.backend.torch.permute import permute, permute_by_numpy
@@ -34,17 +34,17 @@ def permute_by_triton(x, mask, plan):
 
 def sorting(op):
     """Yield the implementations of a sorting op; NumPy sorts faster than PyTorch on CPUs."""
-    yield Row(op, "triton", permute_by_triton, max_group=16384, **TRITON)
-    yield Row(op, "native", permute, group_sizes=(1, 2), **ANY)
-    yield Row(op, "numpy", permute_by_numpy, **NUMPY, **ANY)
-    yield Row(op, "sort", permute, **ANY)
+    yield Implementation(op, "triton", permute_by_triton, max_group=16384, **TRITON)
+    yield Implementation(op, "native", permute, group_sizes=(1, 2), **ANY)
+    yield Implementation(op, "numpy", permute_by_numpy, **NUMPY, **ANY)
+    yield Implementation(op, "sort", permute, **ANY)
 
 
-ROWS = (
-    Row("channel_shift", "triton", permute_by_triton, **TRITON),
-    Row("channel_shift", "native", permute, **ANY),
-    *(row for op in SORTING for row in sorting(op)),
-    Row("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
-    Row("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    Row("max_exchange", "native", max_exchange, masks=True, dynamic=True),
+IMPLEMENTATIONS = (
+    Implementation("channel_shift", "triton", permute_by_triton, **TRITON),
+    Implementation("channel_shift", "native", permute, **ANY),
+    *(each for op in SORTING for each in sorting(op)),
+    Implementation("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
+    Implementation("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
+    Implementation("max_exchange", "native", max_exchange, masks=True, dynamic=True),
 )

@@ -13,7 +13,7 @@ from keras_permix.ops.backend.jax.runtime import (
     limit_of_gpu,
     limit_of_tpu,
 )
-from keras_permix.ops.backend.plan import PERMUTING, Row
+from keras_permix.ops.backend.plan import PERMUTING, Implementation
 from keras_permix.ops.reference import ema
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
@@ -34,24 +34,26 @@ def permuting(op):
     sorts, any_groups = op != "channel_shift", dict(ragged=True, exported=False)
     most = dict(max_group=LARGEST) if sorts else {}
     kernels = dict(elsewhere="native", masks=True, **most, **any_groups)
-    yield Row(
+    yield Implementation(
         op, "triton", permute_by_triton, ("gpu",), limit_of_gpu, requires="jax_triton",
         dtypes=("float16", "bfloat16", "float32"), **kernels,
     )  # fmt: skip
     pallas = partial(tpu_permute.permute, way=tpu_permute.Pallas())
     xla = partial(tpu_permute.permute, way=tpu_permute.in_xla)
     tpu = dict(devices=("tpu",), dtypes=SORTABLE)
-    yield Row(op, "tpu_pallas", pallas, limit=limit_of_tpu, **tpu, **kernels)
-    yield Row(op, "tpu_xla", xla, **tpu, **any_groups)
+    yield Implementation(op, "tpu_pallas", pallas, limit=limit_of_tpu, **tpu, **kernels)
+    yield Implementation(op, "tpu_xla", xla, **tpu, **any_groups)
     dtypes = SORTABLE if sorts else ()
-    yield Row(op, "native", permute, dtypes=dtypes, masks=True, dynamic=True, **any_groups)
+    yield Implementation(
+        op, "native", permute, dtypes=dtypes, masks=True, dynamic=True, **any_groups
+    )
 
 
-ROWS = (
-    *(row for op in PERMUTING for row in permuting(op)),
-    Row("damped_ema", "chunked", ema.chunked, masks=True, exported=False),
-    Row("damped_ema", "fft", ema.fft, masks=True, exported=False),
-    Row("dense", "flat", dense, devices=("cpu",), limit=limit_of_dense, **NOT_EXPORTED),
-    Row("max_exchange", "native", max_exchange, masks=True, **NOT_EXPORTED),
-    Row("sinkhorn", "loop", sinkhorn, **NOT_EXPORTED),
+IMPLEMENTATIONS = (
+    *(each for op in PERMUTING for each in permuting(op)),
+    Implementation("damped_ema", "chunked", ema.chunked, masks=True, exported=False),
+    Implementation("damped_ema", "fft", ema.fft, masks=True, exported=False),
+    Implementation("dense", "flat", dense, devices=("cpu",), limit=limit_of_dense, **NOT_EXPORTED),
+    Implementation("max_exchange", "native", max_exchange, masks=True, **NOT_EXPORTED),
+    Implementation("sinkhorn", "loop", sinkhorn, **NOT_EXPORTED),
 )

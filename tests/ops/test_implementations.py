@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_permix.ops.backend.plan import Call, Hardware, Plan, Row
+from keras_permix.ops.backend.plan import Call, Hardware, Implementation, Plan
 
 LIMITS = {
     "device": (dict(devices=("cuda",)), "it requires device cuda"),
@@ -24,16 +24,19 @@ def call(group_size=None):
 @pytest.mark.parametrize("case", LIMITS)
 def test_objections(case):
     limits, objection = LIMITS[case]
-    assert Row("sort", "limited", print, **limits).objection(call(group_size=8)) == objection
+    assert (
+        Implementation("sort", "limited", print, **limits).objection(call(group_size=8))
+        == objection
+    )
 
 
 def test_unexportable_implementation_can_be_compiled():
-    row = Row("sort", "opaque", print, exported=False)
-    assert row.objection(call()) is None
-    assert row.objection(replace(call(), exporting=True)) == "it cannot be exported"
+    candidate = Implementation("sort", "opaque", print, exported=False)
+    assert candidate.objection(call()) is None
+    assert candidate.objection(replace(call(), exporting=True)) == "it cannot be exported"
 
 
 def test_max_group_without_groups_limits_tokens():
-    row = Row("sort", "limited", print, max_group=8)
-    assert row.objection(call()) == "it supports groups of at most 8 tokens"
-    assert row.objection(call(group_size=8)) is None
+    candidate = Implementation("sort", "limited", print, max_group=8)
+    assert candidate.objection(call()) == "it supports groups of at most 8 tokens"
+    assert candidate.objection(call(group_size=8)) is None
