@@ -251,16 +251,16 @@ def wrong_labels(browser, expected):
 
 def wrong_sources(browser, model, image):
     """Yield the layers in which the page does not show the model's permutations."""
-    weights = np.array(browser.execute_script(WEIGHTS))  # (layers, tokens, positions)
+    seen = np.array(browser.execute_script(WEIGHTS))  # (layers, tokens, positions)
     depth, width = (model.get_config()[key] for key in ("num_layers", "hidden_dim"))
-    if len(weights) != depth or (weights.sum(axis=1) != width).any() or (weights.sum(2) != width).any():
-        yield f"{weights.shape}: every token must receive, and every position supply, {width} values"
+    if len(seen) != depth or (seen.sum(axis=1) != width).any() or (seen.sum(2) != width).any():
+        yield f"{seen.shape}: every token must receive, and every position supply, {width} values"
         return
     for layer in range(depth):
         block = model.get_layer(f"block_{layer}")
         tokens = keras.Model(model.input, block.mixer_norm(block.input))(image)
         maps = permutation_maps(block.mixer, tokens)  # (batch, channels, tokens, positions)
-        apart = abs(weights[layer] - np.asarray(maps)[0].sum(axis=0)).sum() / (2 * weights[layer].sum())
+        apart = abs(seen[layer] - np.asarray(maps)[0].sum(axis=0)).sum() / (2 * seen[layer].sum())
         if apart > SAME:
             yield f"layer {layer}: {100 * apart:.2f} % of the values come from elsewhere"
 
