@@ -170,9 +170,7 @@ def make_encoder(model):
     config = model.get_config()
     tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
     if config.get("image_size"):
-        raise ValueError(
-            f"A model with an `image_size` does not support texts. Received: {model.name}"
-        )
+        raise ValueError(f"`image_size` must be None for texts. Received: model={model.name}")
     if tokenizer is None:
         if config["vocabulary_size"] != BYTE_TOKENS or joined:
             raise ValueError(

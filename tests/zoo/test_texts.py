@@ -228,7 +228,7 @@ def test_empty_list_and_pixel_model_raise():
     with pytest.raises(ValueError, match=r"`texts` must be a list of str.*Received: texts='\[\]'"):
         make().encode([])
     pixels = SimpleNamespace(get_config=lambda: {"image_size": 8}, name="pixels")
-    with pytest.raises(ValueError, match="`image_size` does not support texts. Received: pixels"):
+    with pytest.raises(ValueError, match="`image_size` must be None .*model=pixels"):
         make_encoder(pixels)
 
 
