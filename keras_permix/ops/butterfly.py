@@ -7,7 +7,8 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Tensor
-from keras_permix.ops.dispatch.dispatch import dispatch, is_symbolic, op
+from keras_permix.ops.dispatch.checks import as_tensor
+from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.utils.checks import check_integer
 
 
@@ -141,8 +142,7 @@ def butterfly_permute(
         axis: The axis to permute.
         cyclic: Whether stages wrap around after the last stage of `butterfly_stages`. If False,
             later stages equal the last one.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `x`.
@@ -163,14 +163,8 @@ def butterfly_permute(
         Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
-    x, options = _check(x, block, stage, axis, cyclic)
-    return dispatch(
-        "butterfly_permute",
-        butterfly_permute_reference,
-        x,
-        implementation=implementation,
-        **options,
-    )
+    x, options = _check(x, block, stage, axis, cyclic, implementation)
+    return dispatch("butterfly_permute", butterfly_permute_reference, x, **options)
 
 
 @op
@@ -188,8 +182,7 @@ def butterfly_unpermute(
     Args:
         x: Tensor of any shape and dtype.
         block, stage, axis, cyclic: See `butterfly_permute`.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `x`.
@@ -209,19 +202,13 @@ def butterfly_unpermute(
         Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
-    x, options = _check(x, block, stage, axis, cyclic)
-    return dispatch(
-        "butterfly_unpermute",
-        butterfly_unpermute_reference,
-        x,
-        implementation=implementation,
-        **options,
-    )
+    x, options = _check(x, block, stage, axis, cyclic, implementation)
+    return dispatch("butterfly_unpermute", butterfly_unpermute_reference, x, **options)
 
 
-def _check(x, block, stage, axis, cyclic):
-    """Return `x` as a tensor, and the options of the call."""
-    x = x if is_symbolic(x) else ops.convert_to_tensor(x)
+def _check(x, block, stage, axis, cyclic, implementation):
+    """Return `x` as a tensor, and the options for `dispatch`."""
+    x = as_tensor(x)
     rank = len(x.shape)
     axis = check_integer("axis", axis, least=-rank)
     if axis >= rank:
@@ -231,7 +218,8 @@ def _check(x, block, stage, axis, cyclic):
     axis %= rank
     size, block = check_block(x.shape[axis], block)
     butterfly_stride(block if size is None else size, block, stage)
-    return x, dict(block=block, stage=index(stage), axis=axis, cyclic=bool(cyclic))
+    options = dict(block=block, stage=index(stage), axis=axis, cyclic=bool(cyclic))
+    return x, {**options, "implementation": implementation}
 
 
 def butterfly_permute_reference(x, mask, *, axis, block, **stage):

@@ -24,8 +24,7 @@ def channel_shift(
             `ShiftSchedule`. Use a tuple under `torch.compile`.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are shifted,
             with steps modulo their number, as if there were no padding. Padding becomes 0.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `x`.

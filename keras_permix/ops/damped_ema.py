@@ -53,8 +53,7 @@ def damped_ema(
             all.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Padding counts as 0 in
             the averages, but not in `omega * x`.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `x`.
@@ -105,16 +104,9 @@ def damped_ema_reference(x, weight, log_decay, omega, truncation):
 
 
 def damped_ema_stream(x, state, mask, delta, alpha, beta, gamma, omega):
-    """Continue a causal average with more tokens.
+    """Continue a causal `damped_ema` with more tokens, and return `(outputs, state)`.
 
-    Args:
-        x: Tensor of shape (batch, tokens, channels), floating; one token or several.
-        state: Tensor of shape (batch, channels, dim), initially zeros.
-        mask: See `damped_ema`.
-        delta, alpha, beta, gamma, omega: See `damped_ema`; one direction.
-
-    Returns:
-        `(outputs, state)`, of the shapes of `x` and `state`.
+    The parameters have one direction. `state`, (batch, channels, dim), is initially zeros.
     """
     inputs, state, *parameters, omega = in_full_precision(
         x, state, delta, alpha, beta, gamma, omega

@@ -35,8 +35,7 @@ def group_sort(
         ragged: Whether the last group may be shorter.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Groups then consist
             of consecutive real tokens. Padding becomes 0.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `x`.

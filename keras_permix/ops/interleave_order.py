@@ -53,13 +53,10 @@ def interleave_order(
             f"Received: channels={channels}, head_dim={head_dim}"
         )
     if kind == "interleave":
-        return _sine_descending(channels, 2 ** (num_layers - 1 - layer_index))
+        frequency = 2 ** (num_layers - 1 - layer_index)
+        angles = [frequency * i % (2 * channels) for i in range(1, channels + 1)]
+        return np.array([angle > channels for angle in angles])
     return np.tile(_haar_descending(head_dim, 2**layer_index), channels // head_dim)
-
-
-def _sine_descending(channels, frequency):
-    angles = [frequency * i % (2 * channels) for i in range(1, channels + 1)]
-    return np.array([angle > channels for angle in angles])
 
 
 def _haar_descending(channels, runs):

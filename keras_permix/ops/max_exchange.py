@@ -19,8 +19,7 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
         x: Tensor of shape (batch, tokens, channels), floating or integer.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Their maximum is
             swapped with the first real token. Padding becomes 0.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `x`.

@@ -2,9 +2,10 @@
 
 from numbers import Real
 
-from keras import KerasTensor, ops
+from keras import ops
 
 from keras_permix._typing import Tensor
+from keras_permix.ops.dispatch.checks import check_axes
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.utils.checks import check_integer
 
@@ -19,8 +20,7 @@ def patchify(images: Tensor, size: int, *, implementation: str | None = None) ->
     Args:
         images: Tensor of shape (batch, height, width, channels), of any dtype.
         size: Side of a patch in pixels. It must divide height and width.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor of shape (batch, height / size * width / size, size * size * channels).
@@ -40,7 +40,7 @@ def patchify(images: Tensor, size: int, *, implementation: str | None = None) ->
         Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
-    images = _check(images, "images", ("batch", "height", "width", "channels"))
+    images = check_axes(images, "images", ("batch", "height", "width", "channels"))
     size = _check_size(size, images.shape[1:3])
     batch, height, width, channels = images.shape
     known = height is not None and width is not None
@@ -69,8 +69,7 @@ def unpatchify(
         patches: Tensor of shape (batch, height / size * width / size, size * size * channels).
         size: Side of a patch in pixels. It must divide height and width.
         height, width: Sides of the image in pixels.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor of shape (batch, height, width, channels).
@@ -91,7 +90,7 @@ def unpatchify(
         Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
-    patches = _check(patches, "patches", ("batch", "patches", "features"))
+    patches = check_axes(patches, "patches", ("batch", "patches", "features"))
     height, width = _check_side("height", height), _check_side("width", width)
     size = _check_size(size, (height, width))
     known = isinstance(height, int) and isinstance(width, int) and patches.shape[1] is not None
@@ -126,16 +125,6 @@ def unpatchify_reference(patches, mask, *, size, height, width):
     cut = ops.reshape(patches, (batch, height // size, width // size, size, size, channels))
     cut = ops.transpose(cut, (0, 1, 3, 2, 4, 5))
     return ops.reshape(cut, (batch, height, width, channels))
-
-
-def _check(x, name, axes):
-    x = x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x)
-    if len(x.shape) != len(axes) or x.shape[-1] is None:
-        raise ValueError(
-            f"`{name}` must have the shape ({', '.join(axes)}) with known {axes[-1]}. "
-            f"Received: {name}.shape={tuple(x.shape)}"
-        )
-    return x
 
 
 def _check_side(name, side):

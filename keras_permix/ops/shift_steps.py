@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import index
 from typing import Any, Self, TypeAlias
 
@@ -64,9 +64,8 @@ class ShiftSchedule:
 
     def __post_init__(self) -> None:
         check_choice("schedule", self.name, SCHEDULES)
-        sizes = {name: getattr(self, name) for name in ("channels", "num_layers", "group_size")}
-        for name, size in sizes.items():
-            check_integer(name, size)
+        for name in ("channels", "num_layers", "group_size"):
+            check_integer(name, getattr(self, name))
         check_layer_index(self.layer_index, self.num_layers)
 
     def at(self, tokens: int) -> tuple[int, ...]:
@@ -126,8 +125,7 @@ class ShiftSchedule:
         return tuple(rule(channel, tokens, self) % tokens for channel in range(self.channels))
 
     def get_config(self) -> dict[str, Any]:
-        config = {"name": self.name, "channels": self.channels, "layer_index": self.layer_index}
-        return {**config, "num_layers": self.num_layers, "group_size": self.group_size}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.init}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

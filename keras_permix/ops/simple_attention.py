@@ -1,9 +1,9 @@
 """Attend without softmax, in time linear in the tokens."""
 
-from keras import KerasTensor, ops
+from keras import ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.ops.dispatch.checks import check_mask
+from keras_permix.ops.dispatch.checks import as_tensor, check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.linear import full_precision, matmul
 from keras_permix.ops.reference.packing import cut, join
@@ -40,8 +40,7 @@ def simple_attention(
         scale: `"length"` divides by the square root of the number of tokens, including padding.
             `"valid"` counts the real tokens that a query attends to. None does not scale.
         causal: Whether a query attends only to keys up to its position.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `value`. Zero samples or tokens are allowed.
@@ -90,15 +89,10 @@ def simple_attention_reference(query, key, value, mask, *, scale, causal):
 
 
 def simple_attention_stream(query, key, value, state, mask=None):
-    """Continue causal attention without a scale, with more tokens.
+    """Continue causal attention without a scale, and return `(outputs, state)`.
 
-    Args:
-        query, key, value, mask: As for `simple_attention`.
-        state: Sum of `key^T @ value` over the earlier tokens, `(batch, heads, head_dim,
-            value_dim)`, in float32 or float64. Initially zeros.
-
-    Returns:
-        `(outputs, state)`, both in float32 or float64.
+    `state`, (batch, heads, head_dim, value_dim), is the sum of `key^T @ value` over the earlier
+    tokens, initially zeros. Both results are in float32 or float64.
     """
     query, key, value = (ops.cast(x, full_precision(x.dtype)) for x in (query, key, value))
     if mask is not None:
@@ -146,8 +140,7 @@ def _root(count, dtype):
 
 def _check_heads(query, key, value):
     """Return the arguments as tensors of shape (batch, tokens, heads, channels), and check them."""
-    heads = (query, key, value)
-    heads = [x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x) for x in heads]
+    heads = [as_tensor(x) for x in (query, key, value)]
     shapes = [tuple(x.shape) for x in heads]
     four = all(len(shape) == 4 and None not in shape[2:] for shape in shapes)
     if not four or not all(map(_agree, *(s[:3] for s in shapes))) or shapes[0][3] != shapes[1][3]:

@@ -2,9 +2,10 @@
 
 from numbers import Real
 
-from keras import KerasTensor, backend, ops
+from keras import backend
 
 from keras_permix._typing import Tensor
+from keras_permix.ops.dispatch.checks import as_tensor
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.linear import sinkhorn_by, unrolled
 from keras_permix.utils.checks import check_integer
@@ -32,8 +33,7 @@ def sinkhorn(
         scores: Floating tensor of shape (..., tokens, tokens).
         iterations: Number of normalizations of rows and columns.
         temperature: A positive number, or a scalar tensor.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `scores`.
@@ -54,7 +54,7 @@ def sinkhorn(
         Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
         2024, arXiv:2410.10914, equation (8).
     """
-    scores = scores if isinstance(scores, KerasTensor) else ops.convert_to_tensor(scores)
+    scores = as_tensor(scores)
     shape = tuple(scores.shape)
     if len(shape) < 2 or shape[-1] != shape[-2] or not backend.is_float_dtype(scores.dtype):
         raise ValueError(

@@ -49,8 +49,7 @@ def sinkhorn_csp(
         ragged: Whether the last group may be shorter.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are mixed.
             Padding becomes 0.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `x`.

@@ -30,8 +30,7 @@ def slice_sort(
         descending: A boolean, or one boolean per channel, as returned by `interleave_order`.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Only these are
             sorted, into the positions of real tokens. Padding becomes 0.
-        implementation: Name of an implementation, as printed by `explain`. None selects the first
-            that supports the call.
+        implementation: A name that `explain` lists. None selects the first that supports the call.
 
     Returns:
         A tensor like `x`.

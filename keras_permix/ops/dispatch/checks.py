@@ -14,23 +14,16 @@ def is_empty(x):
     return any(size == 0 for size in x.shape if isinstance(size, int))
 
 
+def as_tensor(x):
+    """Return `x` as a tensor. Symbolic tensors are unchanged; Keras would add a node to convert."""
+    return x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x)
+
+
 def require(x, holds, message, size):
-    """Return `x` if a rule holds, and raise otherwise.
+    """Return `x` if `holds`; otherwise raise a `ValueError` with the message and the size.
 
-    If `holds` is a tensor, because TensorFlow traces for any number of tokens, the rule is checked
-    whenever the traced function runs.
-
-    Args:
-        x: Tensor of shape (batch, tokens, channels) or (batch, rows, columns, channels).
-        holds: A boolean, or a scalar boolean tensor.
-        message: Error message, to which `size` is appended.
-        size: The received size, an integer or a scalar integer tensor.
-
-    Returns:
-        `x`. If `holds` is a tensor, computing with the result fails unless it is True.
-
-    Raises:
-        ValueError: if `holds` is False.
+    If `holds` is a tensor, because TensorFlow traces for any number of tokens, it is checked
+    whenever the traced function computes with the result.
     """
     if ops.is_tensor(holds):
         return running.module("runtime").require(x, holds, message, size)
@@ -45,18 +38,20 @@ def check_floating(x):
         raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
 
 
-def check_tokens(x):
-    """Return `x` as a tensor of shape (batch, tokens, channels)."""
-    x = x if isinstance(x, KerasTensor) else ops.convert_to_tensor(x)
-    if len(x.shape) != 3:
+def check_axes(x, name, axes):
+    """Return `x` as a tensor, if it has these axes and the size of the last is known."""
+    x = as_tensor(x)
+    if len(x.shape) != len(axes) or x.shape[-1] is None:
         raise ValueError(
-            f"`x` must have the shape (batch, tokens, channels). Received: x.shape={tuple(x.shape)}"
-        )
-    if x.shape[2] is None:
-        raise ValueError(
-            f"The number of channels of `x` must be known. Received: x.shape={tuple(x.shape)}"
+            f"`{name}` must have the shape ({', '.join(axes)}) with known {axes[-1]}. "
+            f"Received: {name}.shape={tuple(x.shape)}"
         )
     return x
+
+
+def check_tokens(x):
+    """Return `x` as a tensor of shape (batch, tokens, channels)."""
+    return check_axes(x, "x", ("batch", "tokens", "channels"))
 
 
 def check_sortable(x):
@@ -72,7 +67,7 @@ def check_mask(mask, x, of="x"):
     """Return `mask` as booleans (batch, tokens) for `x`, which errors call `of`."""
     if mask is None:
         return None
-    mask = mask if isinstance(mask, KerasTensor) else ops.convert_to_tensor(mask)
+    mask = as_tensor(mask)
     known = zip(mask.shape, x.shape[:2], strict=False)
     if len(mask.shape) != 2 or any(a != b for a, b in known if None not in (a, b)):
         raise ValueError(
@@ -90,12 +85,11 @@ def check_groups(x, group_size, ragged):
     if group_size is None:
         return x, x.shape[1]
     group_size = check_integer("group_size", group_size)
-    if ragged or isinstance(x, KerasTensor) and x.shape[1] is None:  # checked at run time
+    if ragged or isinstance(x, KerasTensor) and x.shape[1] is None:
         return x, group_size
     tokens = ops.shape(x)[1]
     rule = (
-        "`group_size` must divide the number of tokens; "
-        "`ragged=True` allows a shorter last group. "
+        "`group_size` must divide the number of tokens; `ragged=True` allows a shorter last group. "
         f"Received: group_size={group_size}, tokens="
     )
     return require(x, tokens % group_size == 0, rule, tokens), group_size

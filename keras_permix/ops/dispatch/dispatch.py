@@ -60,22 +60,12 @@ class TokenOperation(keras.Operation):
         return keras.KerasTensor(self.shape or like.shape, like.dtype)
 
     def get_config(self):
-        return {
-            "op": self.op,
-            "implementation": self.implementation,
-            "options": self.options,
-            "like": self.like,
-            "shape": self.shape,
-            "name": self.name,
-        }
+        names = ("op", "implementation", "options", "like", "shape", "name")
+        return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_config(cls, config):
         return cls(**keras.saving.deserialize_keras_object(config))
-
-
-def is_symbolic(x):
-    return isinstance(x, keras.KerasTensor)
 
 
 @contextlib.contextmanager
@@ -124,34 +114,12 @@ def dispatch(
     `function(*arrays, mask, **options)`. They return a tensor of the dtype of `arrays[like]` and of
     its shape, unless `shape` is given. They receive no tensor that is known to be empty.
     """
+    symbolic = any(isinstance(x, keras.KerasTensor) for x in (*arrays, mask))
     explaining = implementation is EXPLAIN
-    if not explaining and any(map(is_symbolic, (*arrays, mask))):
+    if symbolic and not explaining:
         return TokenOperation(op, implementation, options, like, shape)(*arrays, mask=mask)
-    call = _describe(op, arrays, mask, plan, options)
-    candidates = {each.name: each for each in NATIVE.IMPLEMENTATIONS if each.op == op}
-    if shape is None and is_empty(arrays[like]):
-        return _explain_copy(call, candidates) if explaining else keras.ops.copy(arrays[like])
-    chosen = _choose(call, candidates, None if explaining else implementation)
-    if explaining:
-        objections = {
-            name: each.objection(call) or each.doubt(call) for name, each in candidates.items()
-        }
-        candidate = candidates.get(chosen)
-        elsewhere = candidate.elsewhere if candidate and not call.hardware.sure else None
-        return Explanation(f"{op}({call})", chosen, {**objections, REFERENCE: None}, elsewhere)
-    function = reference if chosen == REFERENCE else candidates[chosen].function
-    return function(*arrays, mask, **options) if plan is None else function(*arrays, mask, plan)
-
-
-def _explain_copy(call, candidates):
-    """Return the explanation of a call on an empty tensor."""
-    others = dict.fromkeys((*candidates, REFERENCE), "it is not used for empty tensors")
-    return Explanation(f"{call.op}({call})", "copy", {**others, "copy": None})
-
-
-def _describe(op, arrays, mask, plan, options):
-    x, symbolic = arrays[0], any(map(is_symbolic, (*arrays, mask)))
-    return Call(
+    x = arrays[0]
+    call = Call(
         op=op,
         hardware=Hardware() if symbolic else RUNTIME.hardware(x),
         dtype=keras.backend.standardize_dtype(x.dtype),
@@ -162,6 +130,28 @@ def _describe(op, arrays, mask, plan, options):
         options=options,
         symbolic=symbolic,
     )
+    candidates = {each.name: each for each in NATIVE.IMPLEMENTATIONS if each.op == op}
+    empty = shape is None and is_empty(arrays[like])
+    if explaining:
+        return _explain(call, candidates, empty)
+    if empty:
+        return keras.ops.copy(arrays[like])
+    chosen = _choose(call, candidates, implementation)
+    function = reference if chosen == REFERENCE else candidates[chosen].function
+    return function(*arrays, mask, **options) if plan is None else function(*arrays, mask, plan)
+
+
+def _explain(call, candidates, empty):
+    if empty:
+        others = dict.fromkeys((*candidates, REFERENCE), "it is not used for empty tensors")
+        return Explanation(f"{call.op}({call})", "copy", {**others, "copy": None})
+    chosen = _choose(call, candidates, None)
+    objections = {
+        name: each.objection(call) or each.doubt(call) for name, each in candidates.items()
+    }
+    candidate = candidates.get(chosen)
+    elsewhere = candidate.elsewhere if candidate and not call.hardware.sure else None
+    return Explanation(f"{call.op}({call})", chosen, {**objections, REFERENCE: None}, elsewhere)
 
 
 def _choose(call, candidates, implementation):
@@ -209,11 +199,9 @@ class Explanation:
     elsewhere: str | None = None
 
     def __str__(self):
-        lines = [f"{self.call}"]
+        lines = [self.call]
         for name, objection in self.objections.items():
-            verdict = objection or "not selected"
-            if name == self.chosen:
-                verdict = "selected"
+            verdict = "selected" if name == self.chosen else objection or "not selected"
             if name == self.chosen and self.elsewhere:
                 verdict += f"; on other platforms: {self.elsewhere}"
             lines.append(f"  {name}: {verdict}")
