@@ -69,7 +69,7 @@ def shifts(x, size):
         else:
             words, dtype = pairs.swaps_of(x.shape)
             swaps = torch.full(words, 0x55555555, dtype=getattr(torch, dtype), device=x.device)
-            yield "pairs back", partial(pairs.undo_pairs, run, x, swaps, reads)
+            yield "pairs back", partial(pairs.undo_pairs, run, x, reads, swaps)
 
 
 def sorts(x, size):

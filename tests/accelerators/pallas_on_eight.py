@@ -77,7 +77,8 @@ def pretend(chip):
 
     def note(function, division):
         name = function.args[0] if isinstance(function, partial) else "triton"
-        served.add((name, division.mesh.shape[division.axis]))
+        mesh, axis = division
+        served.add((name, mesh.shape[axis]))
         return runtime.divided(function, division)
 
     def pretended(x):

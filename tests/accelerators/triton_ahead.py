@@ -109,7 +109,7 @@ def with_tables(name, x, words, plan, tables, real):
     reads, back = (reads_with(table, real, x, plan, back) for table, back in ways)
     yield f"shift, {name}", lambda: shift.shift(run, x, reads)
     yield f"pairs, {name}", lambda: pairs.order_pairs(run, x, reads, **MOST)
-    yield f"pairs back, {name}", lambda: pairs.undo_pairs(run, x, words, back)
+    yield f"pairs back, {name}", lambda: pairs.undo_pairs(run, x, back, words)
 
 
 def launches(call):

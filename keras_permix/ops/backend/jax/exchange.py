@@ -3,13 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from keras_permix.ops.backend.jax.keys import (
-    is_floating,
-    is_minus_zero,
-    mirror,
-    to_bits,
-    to_key,
-)
+from keras_permix.ops.backend.jax.keys import is_floating, to_ranks
 from keras_permix.ops.backend.jax.permute import permute_as
 
 
@@ -66,10 +60,4 @@ def _take(x, position):
 
 
 def _key(x):
-    """Return integers to compare, because XLA treats subnormal floats as zeros."""
-    if not is_floating(x.dtype):
-        return x
-    bits = to_bits(x)
-    signs = mirror(bits, True)
-    key = to_key(bits, signs)
-    return key + is_minus_zero(key, signs)
+    return to_ranks(x) if is_floating(x.dtype) else x

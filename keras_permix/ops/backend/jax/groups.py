@@ -25,14 +25,7 @@ from keras_permix.ops.backend.jax.keys import (
     to_key,
 )
 from keras_permix.ops.backend.jax.runtime import alone_on_cpu, each
-from keras_permix.ops.backend.jax.shift import (
-    UNIQUE,
-    pack,
-    shift_sample,
-    source_of,
-    take_values,
-    unpack,
-)
+from keras_permix.ops.backend.jax.shift import UNIQUE, pack, source_of, take_values, unpack
 from keras_permix.ops.backend.plan import power_of_two, shift_positions, small_integer
 from keras_permix.ops.reference import network
 
@@ -109,7 +102,7 @@ def _shift(x, plan, steps, length):
     if length is None:
         positions = plan.steps and shift_positions(plan.steps, len(x))
         return x if positions is None else x.ravel().at[positions].get(**UNIQUE).reshape(x.shape)
-    return x if steps is None else shift_sample(x, steps, length)
+    return x if steps is None else take_values(x, source_of(_tokens(x), steps, length))
 
 
 def _unshifted(position, plan, steps, length):

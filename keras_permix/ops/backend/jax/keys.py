@@ -33,6 +33,18 @@ def to_key(bits, mirror):
     return bits ^ ((bits >> (8 * bits.dtype.itemsize - 1)) & mirror)
 
 
+def to_ranks(x):
+    """Return integers to compare, because XLA treats subnormal floats as zeros."""
+    bits = to_bits(x)
+    return comparable(bits, mirror(bits, is_floating(x.dtype)))
+
+
+def comparable(bits, mirror):
+    """Return `to_key`, but with -0.0 equal to 0.0, which cannot be inverted."""
+    key = to_key(bits, mirror)
+    return key + is_minus_zero(key, mirror)
+
+
 def is_minus_zero(key, mirror):
     """Return 1 for the key of -0.0, which is -1; their sum is 0, the key of 0.0."""
     return ((key == -1) & (mirror > 0)).astype(key.dtype)

@@ -17,16 +17,9 @@ _linear = Primitive("linear")
 
 
 def linear(function, transpose, x, known):
-    """Call `function(x, known)`, which is linear in `x` and keeps its shape.
+    """Call `function(x, known)`, which is linear in the floats `x` and keeps their shape.
 
-    Args:
-        function: Function of `x` and `known`.
-        transpose: Function of a cotangent of the result and `known`.
-        x: Floating tensor.
-        known: Tree of tensors that are constant for the gradient.
-
-    Returns:
-        A tensor like `x`.
+    The gradient is `transpose(cotangent, known)`. `known` is a tree of constant tensors.
     """
     leaves, tree = jax.tree.flatten(known)
 

@@ -6,13 +6,7 @@ The gradient needs only the marks of swapped pairs.
 import jax.numpy as jnp
 from jax import lax
 
-from keras_permix.ops.backend.jax.keys import (
-    is_floating,
-    is_minus_zero,
-    mirror,
-    to_bits,
-    to_key,
-)
+from keras_permix.ops.backend.jax.keys import to_ranks
 from keras_permix.ops.backend.jax.shift import pack, shift_to_front, unpack, unshift_from_front
 
 
@@ -47,11 +41,7 @@ def _swap(x, marked):
 
 
 def _descends(x):
-    """Mark descending pairs, compared as integers, because XLA treats subnormals as zeros."""
-    bits = to_bits(x)
-    signs = mirror(bits, is_floating(x.dtype))
-    key = to_key(bits, signs)
-    pairs = _pairs(key + is_minus_zero(key, signs))
+    pairs = _pairs(to_ranks(x))
     return pairs[:, :, 1] < pairs[:, :, 0]
 
 

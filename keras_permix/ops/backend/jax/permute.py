@@ -39,6 +39,24 @@ def permute(x, mask, plan):
     return permute_as(kind, x, real, plan)
 
 
+@partial(jax.jit, static_argnames=("kind", "plan", "platform"))
+def permute_on(platform, kind, x, mask, plan):
+    """Permute by a kind on `platform`, or on all if it is None, and natively on others.
+
+    The platform is only known when the program is lowered: it may differ from that of tracing and
+    from the default devices.
+    """
+
+    def by_kind(x, mask):
+        real = None if mask is None else find_real(mask, plan)
+        return permute_as(kind, x, real, plan.at(x.shape[1]))
+
+    if platform is None:
+        return by_kind(x, mask)
+    native = partial(permute, plan=plan)
+    return lax.platform_dependent(x, mask, default=native, **{platform: by_kind})
+
+
 def permute_as(kind, x, real, plan):
     """Permute by a kind, differentiably if `x` is floating."""
     if not is_floating(x.dtype):

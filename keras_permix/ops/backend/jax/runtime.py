@@ -6,14 +6,13 @@ it on every device for its part of the batch.
 
 import contextlib
 import re
-from functools import lru_cache, partial
+from functools import lru_cache
 from time import perf_counter
-from typing import NamedTuple
 
 import jax
 import keras
 from jax import lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 from keras import ops
 
 from keras_permix.ops.backend.plan import Hardware
@@ -100,11 +99,8 @@ def weights_kept(model):
     and its weight share one array, which the next step would delete twice.
     """
     optimizer = getattr(model, "optimizer", None)
-    variables = [
-        *model.variables,
-        *model.metrics_variables,
-        *(optimizer.variables if optimizer else ()),
-    ]
+    variables = [*model.variables, *model.metrics_variables]
+    variables += optimizer.variables if optimizer else []
     before = [(variable, variable._value) for variable in variables]
     try:
         yield
@@ -129,13 +125,6 @@ def shape(x):
     return tuple(size if isinstance(size, int) else None for size in x.shape)
 
 
-class Division(NamedTuple):
-    """Hold a mesh of devices, and its axis that divides a batch."""
-
-    mesh: Mesh
-    axis: str
-
-
 def hardware(x):
     """Describe the devices of `x`; of a tracer, the devices of the program."""
     devices, sure = _devices(x), not isinstance(x, jax.core.Tracer)
@@ -146,7 +135,7 @@ def hardware(x):
 
 
 def find_division(x):
-    """Return how the batch of `x` is divided among devices, or None for one device."""
+    """Return the mesh and its axis that divide the batch of `x`, or None for one device."""
     return None if len(_devices(x)) == 1 else _division()
 
 
@@ -157,9 +146,10 @@ def why_undivided(x):
         return None
     if division is None:
         return "it requires a single device, or a `keras.distribution` that shards the batch"
-    if set(devices) != set(division.mesh.devices.flat):
+    mesh, axis = division
+    if set(devices) != set(mesh.devices.flat):
         return "it requires a tensor on the devices of `keras.distribution`"
-    parts, batch = division.mesh.shape[division.axis], x.shape[0]
+    parts, batch = mesh.shape[axis], x.shape[0]
     if not isinstance(batch, int) or batch % parts:
         return f"it requires a batch size divisible by the {parts} shards of `keras.distribution`"
     if any(_sharding(x)[1:]):
@@ -171,11 +161,10 @@ def divided(function, division):
     """Return `function` of batches, called on every device for its part of the batch."""
     if division is None:
         return function
-    specs = PartitionSpec(division.axis)
+    mesh, axis = division
+    specs = PartitionSpec(axis)
     # Kernels do not declare the axes of the mesh along which results differ, so skip the check.
-    return partial(jax.shard_map, mesh=division.mesh, in_specs=specs, out_specs=specs)(
-        function, check_vma=False
-    )
+    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=specs, check_vma=False)
 
 
 def devices_of_program():
@@ -203,7 +192,7 @@ def _division():
     distribution = keras.distribution.distribution()
     if distribution is None or distribution.batch_dim_name is None:
         return None
-    return Division(distribution.device_mesh.backend_mesh, distribution.batch_dim_name)
+    return distribution.device_mesh.backend_mesh, distribution.batch_dim_name
 
 
 def _sharding(x):

@@ -36,8 +36,12 @@ def find_real(mask, plan):
     order = jax.vmap(lambda positions: jnp.zeros_like(token).at[positions].set(token, **UNIQUE))(
         positions
     )
-    steps = _steps(plan, lengths, mask.shape[1])
-    back = None if steps is None else jnp.where(steps > 0, lengths[:, None] - steps, 0)
+    steps = back = None
+    if plan.steps is not None:
+        most = mask.shape[1] if isinstance(mask.shape[1], int) else None
+        steps = steps_modulo(plan.steps, lengths[:, None], most)
+        steps = steps.at[:, 0].set(0) if plan.aligned else steps
+        back = jnp.where(steps > 0, lengths[:, None] - steps, 0)
     return Real(mask, lengths, positions, order, steps, back)
 
 
@@ -52,14 +56,6 @@ def unpack(x, real):
 
 def clear(x, real):
     return jnp.where(real.mask[..., None], x, jnp.zeros((), x.dtype))
-
-
-def _steps(plan, lengths, most):
-    """Return the steps of every sample; channel 0 of an aligned plan is not shifted."""
-    if plan.steps is None:
-        return None
-    steps = steps_modulo(plan.steps, lengths[:, None], most if isinstance(most, int) else None)
-    return steps.at[:, 0].set(0) if plan.aligned else steps
 
 
 def _take_tokens(x, table):
@@ -103,12 +99,6 @@ def unshift_from_front(x, real, plan):
     if real.steps is None:
         return unpack(x, real)
     return _unpack(x, real, real.back)
-
-
-def shift_sample(x, steps, length):
-    """Shift the first tokens of one sample, (tokens, channels)."""
-    token = jnp.arange(x.shape[0], dtype="int32")[:, None]
-    return take_values(x, source_of(token, steps, length))
 
 
 def source_of(position, steps, length):

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -20,10 +19,9 @@ from jax import lax
 from keras_permix.ops.backend.jax import tpu_xla
 from keras_permix.ops.backend.jax.groups import cut, join
 from keras_permix.ops.backend.jax.keys import from_bits, is_floating, to_bits
-from keras_permix.ops.backend.jax.permute import permute as permute_natively
-from keras_permix.ops.backend.jax.permute import permute_as
-from keras_permix.ops.backend.jax.runtime import Division, divided, find_division, part_of
-from keras_permix.ops.backend.jax.shift import clear, find_real
+from keras_permix.ops.backend.jax.permute import permute_on
+from keras_permix.ops.backend.jax.runtime import divided, find_division, part_of
+from keras_permix.ops.backend.jax.shift import clear
 
 
 @dataclass(frozen=True)
@@ -46,26 +44,9 @@ def in_xla(name):
 def permute(x, mask, plan, way):
     """Permute by `plan`; `way` returns each of the six functions by its name."""
     if not isinstance(way, Pallas):
-        return _permute(x, mask, plan, Words(way))
-    return _permute(x, mask, plan, Words(way, find_division(x)), None if way.interpret else "tpu")
-
-
-@partial(jax.jit, static_argnames=("plan", "words", "platform"))
-def _permute(x, mask, plan, words, platform=None):
-    """Permute by `words`, or natively on platforms other than `platform`.
-
-    The platform is only known when the program is lowered: it may differ from that of tracing and
-    from the default devices.
-    """
-
-    def by_words(x, mask):
-        real = None if mask is None else find_real(mask, plan)
-        return permute_as(words, x, real, plan.at(x.shape[1]))
-
-    if platform is None:
-        return by_words(x, mask)
-    native = partial(permute_natively, plan=plan)
-    return lax.platform_dependent(x, mask, default=native, **{platform: by_words})
+        return permute_on(None, Words(way), x, mask, plan)
+    platform = None if way.interpret else "tpu"
+    return permute_on(platform, Words(way, find_division(x)), x, mask, plan)
 
 
 @dataclass(frozen=True)
@@ -73,7 +54,7 @@ class Words:
     """Implement a kind of permutation by the six functions; see `permute.py`."""
 
     way: Callable
-    division: Division | None = None  # of the batch among devices
+    division: tuple | None = None  # of the batch among devices
 
     def values(self, x, real, plan):
         if _in_pairs(x, real, plan) or plan.aligned or plan.group_size == 1:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
+from keras_permix.ops.backend.jax.keys import comparable, is_minus_zero, mirror, to_key
 
 
 def shift(bits, steps):
@@ -26,7 +26,7 @@ def shift(bits, steps):
 
 def sort_pairs(bits, steps, floating):
     bits = shift(bits, steps) if steps else bits
-    key, _ = _stable_key(bits, floating)
+    key = comparable(bits, mirror(bits, floating))
     swap = key[:, 1::2] < key[:, ::2]
     return _swap(bits, swap), swap
 
@@ -43,12 +43,14 @@ def sort(groups, floating):
 
 
 def sort_with_positions(groups, floating):
-    key, minus = _stable_key(groups, floating)
-    position = lax.broadcasted_iota("int32", groups.shape, 2)
-    key, low = _sort([key.astype("int32"), 2 * position + minus], keys=2)
+    signs = mirror(groups, floating)
+    key = to_key(groups, signs)
+    minus = is_minus_zero(key, signs)  # -0.0 must equal 0.0
+    low = 2 * lax.broadcasted_iota("int32", groups.shape, 2) + minus.astype("int32")
+    key, low = _sort([(key + minus).astype("int32"), low], keys=2)
     key = (key - (low & 1)).astype(groups.dtype)
     small = "int16" if groups.shape[2] < 1 << 15 else "int32"
-    return to_key(key, mirror(key, floating)), (low >> 1).astype(small)
+    return to_key(key, signs), (low >> 1).astype(small)
 
 
 def unsort(groups, positions):
@@ -64,13 +66,6 @@ def _sort(operands, keys):
     lines = [array.reshape(-1, *shape[2:]) for array in operands]
     lines = lax.sort(lines, dimension=1, num_keys=keys, is_stable=False)
     return [array.reshape(shape) for array in lines]
-
-
-def _stable_key(bits, floating):
-    """Return keys with -0.0 equal to 0.0, and marks of -0.0."""
-    key = to_key(bits, mirror(bits, floating))
-    minus = is_minus_zero(key, mirror(bits, floating))
-    return key + minus, minus.astype("int32")
 
 
 def _swap(bits, swap):

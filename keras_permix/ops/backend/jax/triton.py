@@ -10,13 +10,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.custom_batching import custom_vmap
 
-from keras_permix.ops.backend.jax.permute import permute as permute_natively
-from keras_permix.ops.backend.jax.permute import permute_as
-from keras_permix.ops.backend.jax.runtime import Division, divided, find_division
-from keras_permix.ops.backend.jax.shift import find_real, pack, unpack
+from keras_permix.ops.backend.jax.permute import permute_on
+from keras_permix.ops.backend.jax.runtime import divided, find_division
+from keras_permix.ops.backend.jax.shift import pack, unpack
 from keras_permix.ops.backend.triton.pairs import WORD, order_pairs, undo_pairs
 from keras_permix.ops.backend.triton.shift import REGISTERS, shift
 from keras_permix.ops.backend.triton.sort import put_back, sort_groups
@@ -49,26 +47,10 @@ def run(program, arrays, results):
 
 
 def permute(x, mask, plan, run=run, platform="cuda"):
-    """Permute the tokens of `x`, (batch, tokens, channels), by `plan`.
-
-    A program may be lowered for another platform than that of tracing. Only programs for `platform`
-    use the kernels, or all programs if it is None.
-    """
+    """Permute the tokens of `x`, (batch, tokens, channels), by `plan`."""
     if mask is None and plan.group_size and x.shape[1] % plan.group_size:
         mask = jnp.ones(x.shape[:2], bool)  # the last group is shorter
-    return _permute(x, mask, plan, Kernels(run, find_division(x)), platform)
-
-
-@partial(jax.jit, static_argnames=("plan", "kernels", "platform"))
-def _permute(x, mask, plan, kernels, platform):
-    def by_kernels(x, mask):
-        real = None if mask is None else find_real(mask, plan)
-        return permute_as(kernels, x, real, plan.at(x.shape[1]))
-
-    if platform is None:
-        return by_kernels(x, mask)
-    native = partial(permute_natively, plan=plan)
-    return lax.platform_dependent(x, mask, default=native, **{platform: by_kernels})
+    return permute_on(platform, Kernels(run, find_division(x)), x, mask, plan)
 
 
 @dataclass(frozen=True)
@@ -76,7 +58,7 @@ class Kernels:
     """Permute by kernels, which every device calls for its part of the batch."""
 
     run: Callable
-    division: Division | None
+    division: tuple | None
 
     def values(self, x, real, plan):
         return self._order(x, real, plan, with_residuals=False)[0]
@@ -100,11 +82,7 @@ class Kernels:
         if plan.group_size == 1:
             return self._shift(grad, real, plan, back=True)
         if plan.orders_pairs():
-
-            def undo(run, grad, reads, swaps):
-                return undo_pairs(run, grad, swaps, reads)
-
-            return self._call(undo, grad, real, plan, residuals, back=True)
+            return self._call(undo_pairs, grad, real, plan, residuals, back=True)
 
         def undo(run, grad, reads, positions):
             return put_back(run, grad, positions, plan.group_size, reads.real)
@@ -137,7 +115,8 @@ class Kernels:
         masked = None
         if real is not None:
             moves = real.steps if back else real.back
-            masked = real.order, real.lengths, _zeros(x) if moves is None else moves
+            moves = jnp.zeros((x.shape[0], x.shape[2]), "int32") if moves is None else moves
+            masked = real.order, real.lengths, moves
 
         @custom_vmap
         def call(x, masked, *residuals):
@@ -154,10 +133,6 @@ class Kernels:
             return out, jax.tree.map(lambda _: True, out)
 
         return divided(call, self.division)(x, masked, *residuals)
-
-
-def _zeros(x):
-    return jnp.zeros((x.shape[0], x.shape[2]), "int32")
 
 
 def _reads(x, masked, steps, back):

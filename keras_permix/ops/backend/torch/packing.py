@@ -48,11 +48,11 @@ def to_positions(x, packing):
     """Undo `to_front`, with zeros for padding; may change `x`."""
     if packing is None:
         return x
-    if packing.positions is not None and at_hand(x):
+    if packing.positions is None:
+        return clear_(x, packing.real)
+    if at_hand(x):
         return _expand(x, packing)
-    return clear_(
-        x if packing.positions is None else _take_tokens(x, packing.positions), packing.real
-    )
+    return clear_(_take_tokens(x, packing.positions), packing.real)
 
 
 def _compress(x, packing):

@@ -17,7 +17,8 @@ def shift(x, plan, lengths=None, back=False):
     if plan.steps is None:
         return x
     if lengths is None:
-        positions = _table(_positions, x.shape[1], plan, back, x)
+        make = partial(TABLES.get, _positions) if has_data(x) else _positions
+        positions = make(x.shape[1], plan, back, x.device)
         if compiling():
             return x.flatten(1).index_select(1, positions).view(x.shape)
         out = torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -57,11 +58,9 @@ def remainders_of(plan, lengths, most, back, device):
         to_tensor = partial(torch.tensor, device=device)
         steps = (0, *steps[1:]) if plan.aligned else steps  # channel 0 is not shifted
         steps = tuple(-step for step in steps) if back else steps
-        rest = remainders(steps, lengths, to_tensor, bits=63, digit=31)  # up to 2**32 tokens
-    else:
-        rest = -steps.to(device) % lengths if back else steps.to(device) % lengths
-        rest = rest * (torch.arange(rest.shape[-1], device=device) >= int(plan.aligned))
-    return rest
+        return remainders(steps, lengths, to_tensor, bits=63, digit=31)  # up to 2**32 tokens
+    rest = -steps.to(device) % lengths if back else steps.to(device) % lengths
+    return rest * (torch.arange(rest.shape[-1], device=device) >= int(plan.aligned))
 
 
 class Cache:
@@ -85,23 +84,13 @@ class Cache:
                 return found
         with torch.inference_mode(False):  # Inference tensors cannot be saved for a gradient.
             made = make(*arguments)
-        if made.nbytes <= self.limit:
-            self._keep(key, made)
-        return made
-
-    def _keep(self, key, made):
         with self.lock:
-            if key not in self.entries:
+            if made.nbytes <= self.limit and key not in self.entries:
                 self.entries[key] = made
                 self.held += made.nbytes
             while self.held > self.limit:
                 self.held -= self.entries.popitem(last=False)[1].nbytes
+        return made
 
 
 TABLES = Cache(CACHED)
-
-
-def _table(make, tokens, plan, back, x):
-    if not has_data(x):
-        return make(tokens, plan, back, x.device)
-    return TABLES.get(make, tokens, plan, back, x.device)

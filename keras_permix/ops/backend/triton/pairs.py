@@ -188,17 +188,10 @@ def swap_at(swaps, position, channel, limit, channels, WIDE: tl.constexpr):
 def order_pairs(run, x, reads, *, aligned, with_residuals):
     """Shift `x` by `reads`, and sort its pairs of tokens.
 
-    Args:
-        run: The caller of a framework; see `Program`.
-        x: Contiguous floats of shape (batch, tokens, channels). Without a mask, the number of
-            tokens is even.
-        reads: A `Reads` for `x`.
-        aligned: Whether to order pairs like those of channel 0, which is not shifted.
-        with_residuals: Whether to return the bits for `undo_pairs`.
-
-    Returns:
-        A tensor like `x`, and one bit per pair, True if it was swapped, in int32 words of 32 pairs,
-        (batch, words, channels); or None.
+    `x`, contiguous floats (batch, tokens, channels), has complete pairs unless it is masked. If
+    `aligned`, pairs are ordered like those of channel 0, which is not shifted. `run` is explained
+    in `Program`. Returns a tensor like `x` and, if `with_residuals`, one bit per pair, True if it
+    was swapped, in int32 words of 32 pairs, (batch, words, channels); otherwise None.
     """
     flags = dict(ROWS=reads.window.rows, ALIGNED=aligned, RESIDUALS=with_residuals)
     program = shifting_program(order_pairs_kernel, x.shape, reads.window, **flags)
@@ -214,7 +207,7 @@ def swaps_of(shape):
     return (batch, -(-tokens // TOKENS_OF_WORD), channels), "int32"
 
 
-def undo_pairs(run, grad, swaps, reads):
+def undo_pairs(run, grad, reads, swaps):
     """Undo `order_pairs`; `reads` is the `Reads` of the inverse shift."""
     program = shifting_program(undo_pairs_kernel, grad.shape, reads.window, ROWS=reads.window.rows)
     arrays = {"grad": grad, "swaps": swaps, **reads.arrays()}

@@ -192,20 +192,12 @@ def mirror(bits, LAST: tl.constexpr):
 def sort_groups(
     run, x, group_size, real=ALL, *, descending=None, aligned=False, with_residuals=False
 ):
-    """Sort `x` in groups of tokens.
+    """Sort `x` in groups of tokens, or give them the ranks of channel 0 if `aligned`.
 
-    Args:
-        run: The caller of a framework; see `Program`.
-        x: Contiguous floats of shape (batch, tokens, channels).
-        group_size: Tokens per group, up to `LONGEST`. Without a mask, it divides the tokens.
-        real: A `Real`, the real tokens of a masked call.
-        descending: (channels,), int8, 1 for descending channels, or None.
-        aligned: Whether to give the groups the ranks of channel 0.
-        with_residuals: Whether to return the positions for `put_back`.
-
-    Returns:
-        A tensor like `x`, and the original position of every value in its group, uint8 or int16; or
-        None.
+    `x`, contiguous floats (batch, tokens, channels), has complete groups unless it is masked.
+    `descending`, (channels,) of int8, is 1 for descending channels. `run` is explained in
+    `Program`. Returns a tensor like `x` and, if `with_residuals`, the original position of every
+    value in its group, uint8 or int16; otherwise None.
     """
     reference = None
     if aligned:

@@ -75,12 +75,9 @@ class Reads(NamedTuple):
 
 @lru_cache(maxsize=256)
 def window_for(reads, tokens, itemsize):
-    """Return the window for `reads`, or the default window if the offsets are too far apart.
+    """Return the window for `reads`, the offset of every channel, from 0 to `tokens` - 1.
 
-    Args:
-        reads: Offset of every channel, a tuple of integers from 0 to tokens - 1.
-        tokens: Number of tokens of a sample.
-        itemsize: Bytes of a value.
+    If the offsets are too far apart, this is the window for any offsets.
     """
     if tokens <= CIRCLE:
         return window_for_any(tokens, itemsize)

@@ -19,7 +19,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from keras_permix.ops.backend.jax.keys import is_minus_zero, mirror, to_key
+from keras_permix.ops.backend.jax.keys import comparable, mirror
 from keras_permix.ops.backend.jax.tpu.sort import LANES, VMEM
 from keras_permix.ops.backend.jax.tpu.tiles import SUBLANES
 from keras_permix.ops.backend.plan import power_of_two
@@ -47,18 +47,11 @@ def unsort_pairs(bits, swaps, steps, lengths=None, interpret=False):
     return _call(kernel, "unsort_pairs", operands, steps, lengths, [bits], interpret)[0]
 
 
-def pack(bits, mask, interpret=False):
-    """Bring the tokens that a mask, (batch, tokens), marks to the front."""
-    return _move(bits, mask, False, interpret)
+def pack(bits, mask, interpret=False, back=False):
+    """Bring the tokens that a mask, (batch, tokens), marks to the front, or back.
 
-
-def unpack(bits, mask, interpret=False):
-    """Undo `pack`; padding is undefined."""
-    return _move(bits, mask, True, interpret)
-
-
-def _move(bits, mask, back, interpret):
-    """Move tokens by one roll and one select for each bit of their distances."""
+    Each bit of the distances takes one roll and one select.
+    """
     batch, tokens, channels = bits.shape
     rows, lanes = _rows(tokens), min(LANES, channels)
     block = pl.BlockSpec((1, rows, lanes), lambda b, c: (b, 0, c))
@@ -72,6 +65,9 @@ def _move(bits, mask, back, interpret):
         interpret=interpret,
         name=f"permix_{'unpack' if back else 'pack'}",
     )(_moves(mask, rows, back)[..., None], bits)
+
+
+unpack = partial(pack, back=True)  # padding is undefined
 
 
 def _moves(mask, rows, back):
@@ -155,7 +151,7 @@ def _sort_pairs_kernel(lengths, steps, bits, out, swaps, work, *circle, tokens, 
     length = tokens or lengths[pl.program_id(0)]
     x = _shift(bits[0].astype(jnp.int32), steps[0], length, powers, *circle)
     first, second = _halves(x, work)
-    swap = _comparable(second, mirror) < _comparable(first, mirror)
+    swap = comparable(second, mirror) < comparable(first, mirror)
     if tokens is None:
         swap &= _row(first) < length >> 1
     x = _joined(first, second, swap, work)
@@ -191,12 +187,6 @@ def _joined(first, second, swap, work):
     work[pl.ds(0, half, 2), :] = jnp.where(swap, second, first)
     work[pl.ds(1, half, 2), :] = jnp.where(swap, first, second)
     return work[: 2 * half, :]
-
-
-def _comparable(bits, mirror):
-    """Return keys with -0.0 equal to 0.0."""
-    key = to_key(bits, mirror)
-    return key + is_minus_zero(key, mirror)
 
 
 def _shift(x, steps, length, powers, circle=None):

@@ -22,18 +22,12 @@ class Tiles:
     """Sort the groups of a block, in tiles.
 
     A vector is a list of words, each (sublanes, lanes), compared by the first word.
-
-    Args:
-        group_size: Tokens of a group, a power of two.
-        vectors: Vectors of a tile, a power of two, at least 8.
-        block: Tokens of a block.
-        lanes: Channels of a block.
     """
 
-    group_size: int
-    vectors: int
-    block: int
-    lanes: int
+    group_size: int  # tokens of a group, a power of two
+    vectors: int  # of a tile, a power of two, at least 8
+    block: int  # tokens of a block
+    lanes: int  # channels of a block
 
     @property
     def size(self):
@@ -70,13 +64,10 @@ class Tiles:
         return [(first + number) & (self.group_size - 1) for number in numbers]
 
     def sort(self, read, write, held, less):
-        """Sort groups.
+        """Sort groups: `read` returns the vectors of a tile, `write` writes them sorted.
 
-        Args:
-            read: Function that returns the vectors of a tile.
-            write: Function that writes the sorted vectors of a tile.
-            held: For groups larger than a tile, references for the words of a whole block.
-            less: Function of two vectors, True where the token of the first comes first.
+        `less` of two vectors is True where the token of the first comes first. Groups larger than a
+        tile require `held`, references for the words of a whole block.
         """
 
         def numbers(tile):

@@ -104,27 +104,51 @@ class _Undo(torch.autograd.Function):
 
 
 def _permute(
-    x, moves, beside, order, lengths, steps, group_size, aligned, descending, with_residuals
-):
+    x: torch.Tensor,
+    moves: torch.Tensor | None,
+    beside: torch.Tensor | None,
+    order: torch.Tensor | None,
+    lengths: torch.Tensor | None,
+    steps: Sequence[int] | None,
+    group_size: int,
+    aligned: bool,
+    descending: Sequence[bool] | None,
+    with_residuals: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the permuted tensor, and its residuals, which are empty for a shift."""
     plan, x = Plan(steps, group_size, aligned, descending), x.contiguous()
     tables, real = _completed(x, plan, False, moves, beside), Real(order, lengths)
     options = dict(aligned=aligned, with_residuals=with_residuals)
     with torch.cuda.device_of(x):
         if group_size == 1:
-            return shift(run, x, reads_with(tables, real, x, plan)), None
-        if plan.orders_pairs():
-            return order_pairs(run, x, reads_with(tables, real, x, plan), **options)
-        return sort_groups(run, x, group_size, real, descending=tables.beside, **options)
+            out, residuals = shift(run, x, reads_with(tables, real, x, plan)), None
+        elif plan.orders_pairs():
+            out, residuals = order_pairs(run, x, reads_with(tables, real, x, plan), **options)
+        else:
+            flips = tables.beside
+            out, residuals = sort_groups(run, x, group_size, real, descending=flips, **options)
+    return out, x.new_empty(0) if residuals is None else residuals
 
 
-def _undo(grad, residuals, moves, beside, order, lengths, steps, group_size, aligned, descending):
+def _undo(
+    grad: torch.Tensor,
+    residuals: torch.Tensor,
+    moves: torch.Tensor | None,
+    beside: torch.Tensor | None,
+    order: torch.Tensor | None,
+    lengths: torch.Tensor | None,
+    steps: Sequence[int] | None,
+    group_size: int,
+    aligned: bool,
+    descending: Sequence[bool] | None,
+) -> torch.Tensor:
     plan, grad = Plan(steps, group_size, aligned, descending), grad.contiguous()
     tables, real = _completed(grad, plan, True, moves, beside), Real(order, lengths)
     with torch.cuda.device_of(grad):
         if group_size == 1:
             return shift(run, grad, reads_with(tables, real, grad, plan, back=True))
         if plan.orders_pairs():
-            return undo_pairs(run, grad, residuals, reads_with(tables, real, grad, plan, back=True))
+            return undo_pairs(run, grad, reads_with(tables, real, grad, plan, back=True), residuals)
         return put_back(run, grad, residuals, group_size, real)
 
 
@@ -179,23 +203,6 @@ def _opaque(name, function, fake):
     return ops
 
 
-def _permute_op(
-    x: torch.Tensor,
-    moves: torch.Tensor | None,
-    beside: torch.Tensor | None,
-    order: torch.Tensor | None,
-    lengths: torch.Tensor | None,
-    steps: Sequence[int] | None,
-    group_size: int,
-    aligned: bool,
-    descending: Sequence[bool] | None,
-    with_residuals: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    tables, plan = (moves, beside, order, lengths), (steps, group_size, aligned, descending)
-    out, residuals = _permute(x, *tables, *plan, with_residuals)
-    return out, x.new_empty(0) if residuals is None else residuals
-
-
 def _permuted_like(x, moves, beside, order, lengths, *plan_and_flag):
     *plan, with_residuals = plan_and_flag
     plan = Plan(*plan)
@@ -208,25 +215,9 @@ def _permuted_like(x, moves, beside, order, lengths, *plan_and_flag):
     return torch.empty_like(x, memory_format=torch.contiguous_format), residuals
 
 
-def _undo_op(
-    grad: torch.Tensor,
-    residuals: torch.Tensor,
-    moves: torch.Tensor | None,
-    beside: torch.Tensor | None,
-    order: torch.Tensor | None,
-    lengths: torch.Tensor | None,
-    steps: Sequence[int] | None,
-    group_size: int,
-    aligned: bool,
-    descending: Sequence[bool] | None,
-) -> torch.Tensor:
-    tables, plan = (moves, beside, order, lengths), (steps, group_size, aligned, descending)
-    return _undo(grad, residuals, *tables, *plan)
-
-
 def _undone_like(grad, *options):
     return torch.empty_like(grad, memory_format=torch.contiguous_format)
 
 
-_opaque_permute = _opaque("permute", _permute_op, _permuted_like)
-_opaque_undo = _opaque("undo", _undo_op, _undone_like)
+_opaque_permute = _opaque("permute", _permute, _permuted_like)
+_opaque_undo = _opaque("undo", _undo, _undone_like)
