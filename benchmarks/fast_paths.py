@@ -100,7 +100,7 @@ def jax_paths():
 def tensorflow_paths():
     import tensorflow as tf
 
-    def vectorized(function, x, other, dtypes, on_cpu):
+    def vectorized(function, x, other, dtypes=None, *, on_cpu):
         tensors = (x,) if other is None else (x, other)
         return tf.vectorized_map(lambda sample: function(*sample), tensors)
 

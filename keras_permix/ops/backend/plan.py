@@ -55,15 +55,9 @@ def _reduced(steps, tokens):
 def remainders(numbers, divisor, to_tensor, bits, digit):
     """Return Python integers of any size modulo numbers of tokens, by Horner's rule.
 
-    Args:
-        numbers: Python integers of any sign and size.
-        divisor: A positive integer, or a tensor of positive integers.
-        to_tensor: Function that makes a tensor of integers.
-        bits: Bits of the integers in tensors, without the sign.
-        digit: Bits of a digit. A remainder and one more digit must fit into `bits`.
-
-    Returns:
-        A tensor of the remainders, from 0, that broadcasts `numbers` and `divisor`.
+    `divisor` is a positive integer, or a tensor of them, which is broadcast with `numbers`.
+    `to_tensor` makes a tensor of integers, which have `bits` bits without the sign. A remainder and
+    one more digit, of `digit` bits, must fit into them.
     """
     longest = max(number.bit_length() for number in numbers)
     digits = -(-max(longest - bits, 0) // digit)

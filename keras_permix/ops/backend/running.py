@@ -113,11 +113,6 @@ def seed_again(seed):
         keras.utils.set_random_seed(seed)
 
 
-def has_replicas(model):
-    """Return whether a strategy of TensorFlow trains a model in several replicas."""
-    return name() == "tensorflow" and model.distribute_strategy.num_replicas_in_sync > 1
-
-
 def step_dtype(dtype, model):
     """Return the dtype in which compiled steps of a model hold data of a NumPy dtype.
 
@@ -126,7 +121,8 @@ def step_dtype(dtype, model):
     """
     if name() == "jax":
         return import_module("jax").dtypes.canonicalize_dtype(dtype).name
-    return "uint8" if dtype == "bool" and has_replicas(model) else dtype
+    replicated = name() == "tensorflow" and model.distribute_strategy.num_replicas_in_sync > 1
+    return "uint8" if dtype == "bool" and replicated else dtype
 
 
 def tensorflow_datasets():
@@ -140,11 +136,7 @@ def has_data(x):
 
 
 def module(file):
-    """Import the module `file` of the current backend.
-
-    Raises:
-        ValueError: for an unsupported backend.
-    """
+    """Import the module `file` of the current backend."""
     if name() not in BACKENDS:
         raise ValueError(
             "keras_permix requires the Keras backend 'jax', 'tensorflow' or 'torch'. "

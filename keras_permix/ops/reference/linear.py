@@ -22,13 +22,8 @@ def dense(x, kernel, bias, mask):
 def toeplitz(diagonals):
     """Make matrices from diagonals: `out[…, i, j] = diagonals[…, size - 1 + j - i]`.
 
-    Uses only copies and slices, so that the gradient is a sum instead of a scatter-add.
-
-    Args:
-        diagonals: Tensor of shape (…, 2 * size - 1), from the lower left to the upper right.
-
-    Returns:
-        A tensor of shape (…, size, size).
+    The last axis of `diagonals` runs from the lower left to the upper right. Uses only copies and
+    slices, so that the gradient is a sum instead of a scatter-add.
     """
     *outer, length = ops.shape(diagonals)
     size = (length + 1) // 2

@@ -10,12 +10,10 @@ CACHE = 1 << 21  # bytes that stay in the cache of a core
 
 
 def sort(runs, by_blocks):
-    """Sort integers along the tokens.
+    """Sort integers (groups, tokens, channels) of a static shape along a power of two of tokens.
 
-    Args:
-        runs: Tensor (groups, tokens, channels) of a static shape; tokens is a power of two.
-        by_blocks: Whether steps within blocks of tokens process one block at a time, so that it
-            stays in the cache of a CPU.
+    If `by_blocks`, steps within blocks of tokens process one block at a time, so that it stays in
+    the cache of a CPU.
     """
     shape = runs.shape
     row = shape[2] * np.dtype(backend.standardize_dtype(runs.dtype)).itemsize

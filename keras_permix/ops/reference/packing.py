@@ -59,15 +59,9 @@ def shift_table(x, steps, lengths=None):
 def steps_modulo(steps, lengths, tokens=None):
     """Reduce the step of every channel modulo the number of tokens; 0 tokens count as 1.
 
-    Args:
-        steps: A tuple of Python integers of any sign and size, one per channel, or a
-            `ShiftSchedule`.
-        lengths: Numbers of tokens: a Python integer, or an int32 tensor that is a scalar or has a
-            last axis of size 1, for example (batch, 1).
-        tokens: Upper limit of `lengths`, or None if it is unknown.
-
-    Returns:
-        An int32 tensor of the shape of `lengths`, with channels instead of 1.
+    `steps` is a tuple of Python integers of any sign and size, or a `ShiftSchedule`. `lengths` is a
+    number of tokens, at most `tokens` if that is known: a Python integer, or an int32 tensor, a
+    scalar or (..., 1). The result is an int32 tensor, (channels,) or (..., channels).
     """
     if isinstance(lengths, int):
         return ops.convert_to_tensor(steps_at(steps, lengths), "int32")

@@ -11,12 +11,7 @@ def is_dataset(x):
 
 
 def cast(dataset, dtype_of):
-    """Cast the tensors of a data set to other dtypes.
-
-    Args:
-        dataset: A data set for which `is_dataset` is True.
-        dtype_of: Function from the name of a dtype to that of the new dtype.
-    """
+    """Cast the tensors of a data set; `dtype_of` maps the name of a dtype to the new name."""
     structure = dataset.element_spec
     dtypes = tf.nest.map_structure(lambda spec: dtype_of(spec.dtype.name), structure)
     if dtypes == tf.nest.map_structure(lambda spec: spec.dtype.name, structure):

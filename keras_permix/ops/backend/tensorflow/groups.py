@@ -18,29 +18,21 @@ from keras_permix.ops.reference import network
 
 def arrangement(plan, on_cpu):
     """Return the four functions of an `Arrangement` for a batch."""
-    sort = dict(plan=plan, by_blocks=on_cpu)
-
-    def values(x, length):
-        return _each(partial(_values, **sort), x, length, x.dtype, on_cpu)
+    each, sort = partial(_each, on_cpu=on_cpu), dict(plan=plan, by_blocks=on_cpu)
 
     def order(x, length):
         dtypes = (x.dtype, tf.as_dtype(_residual_dtype(x.shape[1])))
-        return _each(partial(_order, **sort), x, length, dtypes, on_cpu)
+        return each(partial(_order, **sort), x, length, dtypes)
 
-    def take(x, residuals):
-        return _each(_take, x, residuals, x.dtype, on_cpu)
-
-    def put(x, residuals):
-        return _each(_put, x, residuals, x.dtype, on_cpu)
-
-    return values, order, take, put
+    return partial(each, partial(_values, **sort)), order, partial(each, _take), partial(each, _put)
 
 
-def _each(function, x, other, dtypes, on_cpu):
+def _each(function, x, other, dtypes=None, *, on_cpu):
     """Apply a function to each sample; on a CPU in turn, so that samples stay in the cache."""
     tensors = (x,) if other is None else (x, other)
     if not on_cpu:
         return tf.vectorized_map(lambda sample: function(*sample), tensors)
+    dtypes = x.dtype if dtypes is None else dtypes
     specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec(x.shape[1:], dtype), dtypes)
     if x.shape[0] is None:
         tensors = tuple(map(_at_least_one, tensors))

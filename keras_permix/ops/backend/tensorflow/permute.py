@@ -43,17 +43,16 @@ def _reduced(plan, tokens, mask):
     return plan._replace(group_size=min(plan.group_size, tokens))
 
 
-def _arrangement(plan, on_cpu):
-    if plan.group_size == 2 and plan.descending is None:
-        order = partial(pairs.order, plan=plan)
-        return Arrangement(lambda *args: order(*args)[0], order, pairs.swap, pairs.swap)
-    return Arrangement(*groups.arrangement(plan, on_cpu))
-
-
 @lru_cache(maxsize=256)
 def _permutation(plan, on_cpu):
     """Return the differentiable function of a batch and a mask that `plan` describes."""
-    return _shift(plan) if plan.group_size == 1 else _arranged(_arrangement(plan, on_cpu), plan)
+    if plan.group_size == 1:
+        return _shift(plan)
+    if plan.orders_pairs():
+        order = partial(pairs.order, plan=plan)
+        pairing = Arrangement(lambda *args: order(*args)[0], order, pairs.swap, pairs.swap)
+        return _arranged(pairing, plan)
+    return _arranged(Arrangement(*groups.arrangement(plan, on_cpu)), plan)
 
 
 def _shift(plan):
