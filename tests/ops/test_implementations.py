@@ -10,9 +10,8 @@ LIMITS = {
     "device": (dict(devices=("cuda",)), "it requires device cuda"),
     "package": (dict(requires="no_such_package"), "it requires the package no_such_package"),
     "group": (dict(max_group=4), "it supports groups of at most 4 tokens"),
-    "tokens": (dict(max_tokens=15), "it supports at most 15 tokens"),
     "limit": (dict(limit=lambda call: f"no {call.dtype}"), "no float32"),
-    "none": (dict(requires="keras", max_group=8, max_tokens=16, limit=lambda call: None), None),
+    "none": (dict(requires="keras", max_group=8, limit=lambda call: None), None),
 }
 
 

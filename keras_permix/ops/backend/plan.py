@@ -38,9 +38,6 @@ class Plan(NamedTuple):
     def in_pairs(self, tokens):
         return self.orders_pairs() and tokens % 2 == 0
 
-    def is_identity(self):
-        return self.group_size == 1 and self.steps is None
-
 
 def steps_at(steps, tokens):
     """Return a tuple of steps from 0 to `tokens` - 1."""
@@ -110,8 +107,7 @@ class Call:
     symbolic: bool = False  # a node of a functional model, which is dispatched when it runs
 
     def __str__(self):
-        shown = {k: _shorten(v) for k, v in self.options.items()}
-        options = "".join(f", {k}={v}" for k, v in shown.items())
+        options = "".join(f", {k}={_shorten(v)}" for k, v in self.options.items())
         several = f" ({self.hardware.devices})" if self.hardware.devices > 1 else ""
         return (
             f"x.shape={self.shape}, dtype={self.dtype}, device={self.hardware.platform}{several}, "
@@ -131,10 +127,8 @@ class Implementation:
     elsewhere: str | None = None  # the implementation that it compiles for other platforms
     requires: str | None = None  # an optional package
     dtypes: tuple = ()
-    aligned: bool = True
     group_sizes: tuple = ()
     max_group: int | None = None
-    max_tokens: int | None = None
     masks: bool = False
     ragged: bool = False
     dynamic: bool = False  # supports a number of tokens that is unknown while tracing
@@ -158,8 +152,6 @@ class Implementation:
             return f"it requires the package {self.requires}"
         if self.dtypes and call.dtype not in self.dtypes:
             return f"it requires dtype {' or '.join(self.dtypes)}"
-        if plan.aligned and not self.aligned:
-            return "it requires align='independent'"
         if group and self.group_sizes and group not in self.group_sizes:
             return f"it requires group_size {' or '.join(map(str, self.group_sizes))}"
         if call.masked and not self.masks:
@@ -172,8 +164,6 @@ class Implementation:
             return "it requires groups of equal size"
         if group and self.max_group is not None and group > self.max_group:
             return f"it supports groups of at most {self.max_group} tokens"
-        if tokens and self.max_tokens is not None and tokens > self.max_tokens:
-            return f"it supports at most {self.max_tokens} tokens"
         if call.exporting and not self.exported:
             return "it cannot be exported"
         return self.limit(call) if self.limit and not call.symbolic else None

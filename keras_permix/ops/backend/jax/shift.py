@@ -40,7 +40,8 @@ def find_real(mask, plan):
     if plan.steps is not None:
         most = mask.shape[1] if isinstance(mask.shape[1], int) else None
         steps = steps_modulo(plan.steps, lengths[:, None], most)
-        steps = steps.at[:, 0].set(0) if plan.aligned else steps
+        if plan.aligned:  # channel 0 is not shifted
+            steps = steps.at[:, 0].set(0)
         back = jnp.where(steps > 0, lengths[:, None] - steps, 0)
     return Real(mask, lengths, positions, order, steps, back)
 

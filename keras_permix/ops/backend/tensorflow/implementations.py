@@ -18,8 +18,6 @@ IMPLEMENTATIONS = (
     *(Implementation(op, "native", permute, dtypes=SORTABLE, **ANY_TOKENS) for op in SORTING),
     Implementation("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
     Implementation("damped_ema", "fft", ema.fft, masks=True, dynamic=True, exported=False),
-    Implementation(
-        "max_exchange", "native", max_exchange, masks=True, dynamic=True, exported=False
-    ),
+    Implementation("max_exchange", "native", max_exchange, **ANY_TOKENS),
     Implementation("sinkhorn", "loop", sinkhorn, dynamic=True, exported=False),
 )

@@ -29,7 +29,11 @@ def find_packing(x, mask, plan):
     """Return the packing of `x`, (batch, tokens, channels), with the steps of `plan`."""
     if mask is None and x.shape[1] is not None:
         return Packing(plan.steps)
-    packing = _all(x) if mask is None else _real(x, mask)
+    batch, tokens = tf.unstack(tf.shape(x)[:2])
+    if mask is None:
+        packing = Packing(None, length=tf.fill((batch, 1, 1), tokens))
+    else:
+        packing = _real(mask, batch, tokens)
     if plan.steps is None:
         return packing
     steps = steps_modulo(plan.steps, packing.length, x.shape[1])
@@ -38,13 +42,7 @@ def find_packing(x, mask, plan):
     return packing._replace(steps=steps)
 
 
-def _all(x):
-    batch, tokens = tf.unstack(tf.shape(x)[:2])
-    return Packing(None, length=tf.fill((batch, 1, 1), tokens))
-
-
-def _real(x, mask):
-    batch, tokens = tf.unstack(tf.shape(x)[:2])
+def _real(mask, batch, tokens):
     real = tf.cast(mask, "int32")
     length = tf.reduce_sum(real, axis=1, keepdims=True)
     behind = length + tf.cumsum(1 - real, axis=1)

@@ -1,9 +1,9 @@
 """Export models as programs of PyTorch operations, and write them to files."""
 
-from importlib.util import find_spec
-
 import keras
 import torch
+
+from keras_permix.utils.checks import import_extra
 
 
 def write_onnx(model, inputs, path, dynamo=True, **options):
@@ -19,12 +19,8 @@ def write_onnx(model, inputs, path, dynamo=True, **options):
         dynamo: Whether to use the current exporter of PyTorch instead of the older one.
         **options: Other arguments of `torch.onnx.export`.
     """
-    needed = ("onnx", "onnxscript") if dynamo else ("onnx",)
-    if missing := [name for name in needed if not find_spec(name)]:
-        raise ImportError(
-            'Writing ONNX requires `pip install "keras_permix[export]"`. '
-            f"Received: an environment without {', '.join(missing)}"
-        )
+    for package in ("onnx", "onnxscript") if dynamo else ("onnx",):
+        import_extra(package, "export", "Writing ONNX")
     names = [tensor.name for tensor in model.inputs]
     given, made = tensors(model, inputs), program(model, inputs)
     options = {"input_names": names, "verbose": False, "dynamo": dynamo, **options}

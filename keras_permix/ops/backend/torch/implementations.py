@@ -34,6 +34,7 @@ def permute_by_triton(x, mask, plan):
 
 def sorting(op):
     """Yield the implementations of a sorting op; NumPy sorts faster than PyTorch on CPUs."""
+    # For larger groups, shared memory of some GPUs is too small.
     yield Implementation(op, "triton", permute_by_triton, max_group=16384, **TRITON)
     yield Implementation(op, "native", permute, group_sizes=(1, 2), **ANY)
     yield Implementation(op, "numpy", permute_by_numpy, **NUMPY, **ANY)

@@ -16,8 +16,6 @@ from keras_permix.ops.backend.triton.network import number_of, sort
 from keras_permix.ops.backend.triton.shift import SCALAR, Program, offset, pick, program, token_at
 from keras_permix.ops.backend.triton.windows import ALL, WIDEST
 
-LONGEST = 16384  # For more tokens, shared memory of some GPUs is too small.
-
 
 class Tile(NamedTuple):
     """Describe the part that one program sorts."""

@@ -33,7 +33,8 @@ def permute(x, mask, plan):
         mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     if mask is None:
         plan = plan.at(tokens)
-        return x.clone() if plan.is_identity() else _permute_real(x, None, ALL, plan)
+        identity = plan.group_size == 1 and plan.steps is None
+        return x.clone() if identity else _permute_real(x, None, ALL, plan)
     shifted = any(plan.steps) if isinstance(plan.steps, tuple) else plan.steps
     plan = plan._replace(steps=plan.steps if shifted else None, group_size=group_size)
     mask = mask.to(x.device)
@@ -55,11 +56,9 @@ def _permute_real(x, mask, real, plan):
 
 def _given(x, real, plan, back=False):
     """Return the tensors of a call: moves, `beside` of `Tables`, order and lengths."""
-    if real.order is None:
-        return *given_tables(x, plan, back), *ALL
-    if sorts(plan):
-        return None, given_tables(x, plan, back).beside, *real
-    return masked_moves(x, plan, real, back), None, *real
+    masked = real.order is not None and not sorts(plan)
+    tables = Tables(masked_moves(x, plan, real, back)) if masked else given_tables(x, plan, back)
+    return *tables, *real
 
 
 def _static(plan, mask):
@@ -190,8 +189,7 @@ def _as_torch_keeps_it(residuals, plan, tokens):
 def _opaque(name, function, fake):
     """Register a function as two ops: for samples of one size, with given tables, and for any size.
 
-    The latter makes its tables at run time. It is not recorded in CUDA graphs, because the tables
-    would be in the memory of the graph and not outlive it.
+    The latter makes its tables at run time, so it is not recorded in CUDA graphs; see `tables.py`.
     """
     name, unsafe = f"keras_permix::{name}_by_triton", (torch.Tag.cudagraph_unsafe,)
     ops = {
@@ -215,9 +213,7 @@ def _permuted_like(x, moves, beside, order, lengths, *plan_and_flag):
     return torch.empty_like(x, memory_format=torch.contiguous_format), residuals
 
 
-def _undone_like(grad, *options):
-    return torch.empty_like(grad, memory_format=torch.contiguous_format)
-
-
 _opaque_permute = _opaque("permute", _permute, _permuted_like)
-_opaque_undo = _opaque("undo", _undo, _undone_like)
+_opaque_undo = _opaque(
+    "undo", _undo, lambda grad, *_: torch.empty_like(grad, memory_format=torch.contiguous_format)
+)
