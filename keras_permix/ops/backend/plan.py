@@ -74,8 +74,8 @@ def shift_positions(steps, tokens, back=False):
 
 
 def small_integer(size):
-    """Return the name of the smallest unsigned dtype that holds 0 to `size` - 1."""
-    return np.min_scalar_type(size - 1).name
+    """Return the smallest unsigned dtype that holds 0 to `size` - 1; for an unknown size, int32."""
+    return np.min_scalar_type(size - 1).name if isinstance(size, int) else "int32"
 
 
 def power_of_two(length):

@@ -2,34 +2,19 @@
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from keras_permix.ops.backend.jax.keys import is_floating, to_ranks
-from keras_permix.ops.backend.jax.permute import permute_as
+from keras_permix.ops.backend.jax.linear import linear
 
 
 @jax.jit
 def max_exchange(x, mask):
     mask = None if mask is None else mask.astype(bool)[..., None]
-    return permute_as(_Exchange, x, mask, None)
-
-
-class _Exchange:
-    """Implement a kind of permutation, which is its own inverse; see `permute.py`."""
-
-    @staticmethod
-    def values(x, mask, plan):
-        return _exchange(x, mask, _find(x, mask))
-
-    @staticmethod
-    def values_and_residuals(x, mask, plan):
-        positions = _find(x, mask)
-        return _exchange(x, mask, positions), positions
-
-    @staticmethod
-    def take(x, mask, positions, plan):
-        return _exchange(x, mask, positions)
-
-    undo = take
+    known = mask, *_find(lax.stop_gradient(x), mask)
+    if not is_floating(x.dtype):
+        return _exchange(x, known)
+    return linear(_exchange, _exchange, x, known)  # It is its own inverse.
 
 
 def _find(x, mask):
@@ -43,8 +28,8 @@ def _find(x, mask):
     return first, jnp.where(_take(mask, winner), winner, first)
 
 
-def _exchange(x, mask, positions):
-    first, winner = positions
+def _exchange(x, known):
+    mask, first, winner = known
     position = jnp.arange(x.shape[1], dtype="int32")[None, :, None]
     top, start = _take(x, winner), x[:, :1] if mask is None else _take(x, first)
     out = jnp.where(position == first, top, jnp.where(position == winner, start, x))

@@ -83,8 +83,7 @@ def _values_and_residuals(x, steps=None, length=None, *, plan):
     out, position = _sort_with_positions(_shift(x, plan, steps, length), plan, length)
     out, position = (_align(array, x, plan, length) for array in (out, position))
     position = _unshifted(position, plan, steps, length)
-    tokens = x.shape[0]
-    return out, position.astype(small_integer(tokens) if isinstance(tokens, int) else "int32")
+    return out, position.astype(small_integer(x.shape[0]))
 
 
 def _take(x, residuals):

@@ -21,7 +21,7 @@ def arrangement(plan, on_cpu):
     each, sort = partial(_each, on_cpu=on_cpu), dict(plan=plan, by_blocks=on_cpu)
 
     def order(x, length):
-        dtypes = (x.dtype, tf.as_dtype(_residual_dtype(x.shape[1])))
+        dtypes = (x.dtype, tf.as_dtype(small_integer(x.shape[1])))
         return each(partial(_order, **sort), x, length, dtypes)
 
     return partial(each, partial(_values, **sort)), order, partial(each, _take), partial(each, _put)
@@ -46,10 +46,6 @@ def _at_least_one(x):
     return tf.pad(x, [[0, missing], [0, 0], [0, 0]])
 
 
-def _residual_dtype(tokens):
-    return "int32" if tokens is None else small_integer(tokens)
-
-
 def _values(x, length=None, *, plan, by_blocks):
     """Sort in groups, or give every group the ranks of the group of channel 0."""
     key = _sort(to_key(x), length, plan, by_blocks)
@@ -60,7 +56,7 @@ def _order(x, length=None, *, plan, by_blocks):
     """Sort like `_values`, and return the source token of each value."""
     out, token = _sort_with_tokens(x, length, plan, by_blocks)
     out = _align(out, x, length, plan, by_blocks)
-    return out, tf.cast(_align(token, x, length, plan, by_blocks), _residual_dtype(x.shape[0]))
+    return out, tf.cast(_align(token, x, length, plan, by_blocks), small_integer(x.shape[0]))
 
 
 def _take(x, residuals):

@@ -89,7 +89,11 @@ def _tokens_first(x, dtype):
 
 
 def counting_to(tokens):
-    return small_integer(tokens) if isinstance(tokens, int) else torch.int32
+    """Return the smallest dtype that holds 0 to `tokens` - 1; for an unknown number, int32."""
+    if not isinstance(tokens, int):
+        return torch.int32
+    types = (torch.uint8, torch.int16, torch.int32)
+    return next(dtype for dtype in types if tokens - 1 <= torch.iinfo(dtype).max)
 
 
 def to_key(x):
@@ -107,9 +111,3 @@ def _mirror_negatives(bits):
     """Reverse the order of the bits of negative floats; the mapping is its own inverse."""
     sign = bits >> (8 * bits.element_size() - 1)
     return sign.bitwise_and_(torch.iinfo(bits.dtype).max).bitwise_xor_(bits)
-
-
-def small_integer(size):
-    """Return the smallest dtype that holds 0 to `size` - 1."""
-    types = (torch.uint8, torch.int16, torch.int32)
-    return next(dtype for dtype in types if size - 1 <= torch.iinfo(dtype).max)
