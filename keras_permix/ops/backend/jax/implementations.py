@@ -27,10 +27,7 @@ def permute_by_triton(x, mask, plan):
 
 
 def permuting(op):
-    """Yield the implementations of a permuting op: Triton on GPUs, Pallas on TPUs, and XLA.
-
-    Shifts support any dtype.
-    """
+    """Yield the implementations of a permuting op: Triton on GPUs, Pallas on TPUs, and XLA."""
     sorts, any_groups = op != "channel_shift", dict(ragged=True, exported=False)
     most = dict(max_group=LARGEST) if sorts else {}
     kernels = dict(elsewhere="native", masks=True, **most, **any_groups)

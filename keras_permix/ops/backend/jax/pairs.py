@@ -1,7 +1,4 @@
-"""Sort groups of two in JAX, by comparing and swapping pairs of a whole batch.
-
-The gradient needs only the marks of swapped pairs.
-"""
+"""Sort groups of two in JAX, by swapping pairs of a whole batch; residuals mark swapped pairs."""
 
 import jax.numpy as jnp
 from jax import lax

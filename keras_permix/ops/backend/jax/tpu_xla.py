@@ -1,8 +1,4 @@
-"""Permute tokens on TPUs in plain XLA, by rolls and unstable sorts of integers, without gathers.
-
-Implements the functions of the Pallas kernels in `tpu/pairs.py` and `tpu/sort.py`, for any number
-of tokens.
-"""
+"""Permute tokens on TPUs in plain XLA, by rolls and unstable sorts of integers, without gathers."""
 
 from functools import reduce
 from operator import or_

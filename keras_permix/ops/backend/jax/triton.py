@@ -1,7 +1,4 @@
-"""Permute tokens by Triton kernels in JAX on NVIDIA GPUs, called by `jax_triton`.
-
-`Kernels` implements a kind of permutation; see `permute.py`.
-"""
+"""Permute tokens by Triton kernels in JAX on NVIDIA GPUs, called by `jax_triton`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +52,7 @@ def permute(x, mask, plan, run=run, platform="cuda"):
 
 @dataclass(frozen=True)
 class Kernels:
-    """Permute by kernels, which every device calls for its part of the batch."""
+    """Implement a kind of permutation, see `permute.py`, by kernels that every device calls."""
 
     run: Callable
     division: tuple | None

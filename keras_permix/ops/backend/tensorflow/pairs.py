@@ -1,7 +1,4 @@
-"""Sort groups of two in TensorFlow, by comparing and swapping pairs of a whole batch.
-
-The gradient needs only the marks of swapped pairs.
-"""
+"""Sort groups of two in TensorFlow, by swapping pairs; residuals mark the swapped pairs."""
 
 import tensorflow as tf
 

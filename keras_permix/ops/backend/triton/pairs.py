@@ -1,8 +1,4 @@
-"""Shift every channel, and sort the tokens of every pair, in one pass.
-
-The residuals are one bit per pair, True if the pair was swapped. The gradient swaps and shifts
-back, in one pass as well.
-"""
+"""Shift every channel, and sort the tokens of every pair, in one pass; undo both in one pass."""
 
 import triton
 import triton.language as tl
