@@ -98,15 +98,7 @@ def exporting() -> Iterator[None]:
 
 
 def dispatch(
-    op,
-    reference,
-    *arrays,
-    mask=None,
-    plan=None,
-    like=0,
-    shape=None,
-    implementation=None,
-    **options,
+    op, reference, *arrays, mask=None, plan=None, like=0, shape=None, implementation=None, **options
 ):
     """Run an op whose arguments have been checked.
 

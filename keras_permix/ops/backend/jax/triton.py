@@ -15,13 +15,7 @@ from keras_permix.ops.backend.jax.shift import pack, unpack
 from keras_permix.ops.backend.triton.pairs import WORD, order_pairs, undo_pairs
 from keras_permix.ops.backend.triton.shift import REGISTERS, shift
 from keras_permix.ops.backend.triton.sort import put_back, sort_groups
-from keras_permix.ops.backend.triton.windows import (
-    Reads,
-    Real,
-    Window,
-    reads_of,
-    window_for_any,
-)
+from keras_permix.ops.backend.triton.windows import Reads, Real, Window, reads_of, window_for_any
 
 
 def run(program, arrays, results):

@@ -14,13 +14,7 @@ from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from keras_permix.ops.backend.torch.runtime import recorded
 from keras_permix.ops.backend.torch.shift import remainders_of
-from keras_permix.ops.backend.triton.windows import (
-    Reads,
-    Real,
-    Window,
-    reads_of,
-    window_for_any,
-)
+from keras_permix.ops.backend.triton.windows import Reads, Real, Window, reads_of, window_for_any
 
 RECORDED: dict[tuple, "Tables"] = {}  # kept for CUDA graphs, which may be replayed
 
