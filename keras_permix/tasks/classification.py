@@ -1,6 +1,7 @@
 """Define the base classes of classification tasks, with one class or several labels."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import keras
@@ -19,7 +20,7 @@ class Classification(Task):
         return self.config["num_classes"]
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        return OneHot(self.augment(augmentation, seed), self.num_classes)
+        return partial(_one_hot, self.augment(augmentation, seed), self.num_classes)
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
         return keras.losses.CategoricalCrossentropy(
@@ -31,14 +32,11 @@ class Classification(Task):
 
     def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
         """Return the scores of predictions, with F1 and AUC of the second of two classes."""
-        scores, labels, logits = {}, targets.argmax(-1), outputs
-        for metric in self.metrics():
-            metric.update_state(targets, logits)
-            scores[metric.name] = float(metric.result())
+        scores = {metric.name: float(metric(targets, outputs)) for metric in self.metrics()}
         if self.num_classes == 2:
-            confusion = confusion_matrix(labels, logits.argmax(-1), 2)
-            scores["f1"] = f1_score(confusion)
-            scores["auc"] = auc_score(labels, logits[:, 1] - logits[:, 0])
+            labels = targets.argmax(-1)
+            scores["f1"] = f1_score(confusion_matrix(labels, outputs.argmax(-1), 2))
+            scores["auc"] = auc_score(labels, outputs[:, 1] - outputs[:, 0])
         return scores
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
@@ -104,15 +102,10 @@ class MultiLabel(Classification):
 
 
 def label_scores(targets: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return F1 and AUC per label.
-
-    Args:
-        targets: 0 or 1, `(samples, labels)`.
-        logits: Numbers of the same shape.
+    """Return F1 and AUC per label, from targets 0 or 1 and logits, both `(samples, labels)`.
 
     Example:
 
-    >>> import numpy as np
     >>> targets, logits = np.array([[1, 0], [0, 1]]), np.array([[2.0, 1.0], [-1.0, 3.0]])
     >>> [scores.round(2).tolist() for scores in label_scores(targets, logits)]
     [[1.0, 0.67], [1.0, 1.0]]
@@ -125,19 +118,13 @@ def label_scores(targets: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, n
     return f1, auc
 
 
-class OneHot:
+def _one_hot(augment, num_classes, inputs, labels, epoch, index):
     """Augment a batch, and convert integer labels to one-hot vectors."""
-
-    def __init__(self, augment, num_classes):
-        self.augment = augment
-        self.num_classes = num_classes
-
-    def __call__(self, inputs, labels, epoch, index):
-        if self.augment is not None:
-            inputs, labels = self.augment(inputs, labels, epoch, index)
-        if labels.ndim == 1:
-            labels = np.eye(self.num_classes, dtype="float32")[labels]
-        return inputs, labels
+    if augment is not None:
+        inputs, labels = augment(inputs, labels, epoch, index)
+    if labels.ndim == 1:
+        labels = np.eye(num_classes, dtype="float32")[labels]
+    return inputs, labels
 
 
 def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
@@ -145,8 +132,6 @@ def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, num_classes: int
 
     Example:
 
-    >>> import numpy as np
-    >>> from keras_permix.tasks.classification import confusion_matrix
     >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
     [[1, 1], [0, 1]]
     """
@@ -169,14 +154,10 @@ def f1_score(confusion: np.ndarray) -> float:
 def auc_score(labels: np.ndarray, scores: np.ndarray) -> float:
     """Return the area under the ROC curve of two classes, NaN if one has no samples.
 
-    Args:
-        labels: 0 or 1 per sample.
-        scores: Number per sample, larger for class 1. Ties count half.
+    `labels` are 0 or 1, and `scores` are larger for class 1. Ties count half.
 
     Example:
 
-    >>> import numpy as np
-    >>> from keras_permix.tasks.classification import auc_score
     >>> auc_score(np.array([0, 1, 0, 1]), np.array([0.1, 0.4, 0.4, 0.8]))
     0.875
     """

@@ -24,11 +24,8 @@ from keras_permix.tasks.task import FILES, check_options, check_set
 class GraphRegression(Regression):
     """Predict targets of shape `(batch, targets)` from graphs.
 
-    The input of a model is a dict of "x" and other arrays of `keras_permix.data.pad_graphs`. The
-    loss is the mean absolute error in the units of the data.
-
-    Args:
-        model: A `ZooModel` that outputs targets.
+    The input of a `ZooModel` is a dict of "x" and other arrays of `keras_permix.data.pad_graphs`.
+    The loss is the mean absolute error in the units of the data.
 
     Example:
 
@@ -64,7 +61,7 @@ class GraphRegression(Regression):
         return Dataset("generated", train, test, tuple(f"y{number}" for number in range(outputs)))
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:
-        self.refuse_augmentation(augmentation)
+        self.augment(augmentation, seed)  # accepts only None
         return self._select_inputs
 
     def _select_inputs(self, inputs, targets, epoch, index):

@@ -1,6 +1,6 @@
 """Classify images, assign several labels to them, or predict numbers from them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,7 @@ from keras_permix.tasks.task import Task, check_options, check_set, read_alike
 from keras_permix.utils.checks import check_choice
 
 SOURCES = (*IMAGE_SOURCES, "tfds")
-PATHFINDER = {"generated": data.generated_pathfinder, "files": data.load_pathfinder}
-# source -> its loader, and additional keys of `data`
-LOADERS: dict[str | None, tuple[Callable[..., data.Dataset], tuple[str, ...]]] = {
-    None: (data.load_images, ("source",)),
-    "csv": (data.listed_images, ("source", "random_crop", "keep", "skip_unreadable")),
-    "folder": (data.folder_images, ("source", "random_crop", "keep", "skip_unreadable")),
-    "tfds": (data.tfds_images, ("source",)),
-}
+READING = ("random_crop", "keep", "skip_unreadable")  # keys of `data` for folders and lists
 
 
 class ImageTask(Task):
@@ -48,14 +41,11 @@ class ImageTask(Task):
                 "Several labels per image, and numbers, require a list of images: "
                 f'`source = "csv"`. Received: data={spec} for {cls.name}'
             )
-        if load := _of_the_arena(spec):
-            check_options(spec, load, "source", given=())
-            return
-        check_set(spec, IMAGE_SETS, ("source",), f"set `source` to one of {', '.join(SOURCES)}")
-        if "source" in spec:
-            check_choice("data.source", spec["source"], SOURCES)
-        load, more = LOADERS[spec.get("source")]
-        check_options(spec, load, *more)
+        load, own, more = _loader(spec["name"], spec.get("source"))
+        if "name" in own:  # not for sets of the Long Range Arena
+            check_set(spec, IMAGE_SETS, ("source",), f"set `source` to one of {', '.join(SOURCES)}")
+            check_choice("data.source", spec.get("source", SOURCES[0]), SOURCES)
+        check_options(spec, load, "source", *more, given=own)
 
     @classmethod
     def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:
@@ -68,35 +58,17 @@ class ImageTask(Task):
     ) -> data.Dataset:
         """Load a data set.
 
-        Args:
-            spec: Dict with the "name" of a set that `load_images` reads, or with a "source":
-                "folder", "csv" or "tfds". Other keys are arguments of `folder_images`,
-                `listed_images` or `tfds_images` in `keras_permix.data`. `load_pixels` reads
-                "cifar10_gray". "pathfinder" has the sources "generated" (default) and "files",
-                with the arguments of `generated_pathfinder` or `load_pathfinder`.
-            data_dir: Folder of the files. Defaults to `None`, the folder of downloads.
-            seed: Integer ≥ 0 for random crops. Defaults to 0.
-
-        Returns:
-            A `keras_permix.data.Dataset`.
+        `spec` has the "name" of a set that `load_images` reads, or a "source": "folder", "csv" or
+        "tfds". Other keys are arguments of `folder_images`, `listed_images` or `tfds_images` in
+        `keras_permix.data`. `load_pixels` reads "cifar10_gray". "pathfinder" has the sources
+        "generated" (default) and "files", with the arguments of `generated_pathfinder` or
+        `load_pathfinder`. `seed` selects the random crops.
         """
-        arena, size = _of_the_arena(spec), self.config["image_size"]
-        spec = dict(spec)
-        name, source = spec.pop("name"), spec.pop("source", None)
-        if arena is data.generated_pathfinder:
-            return arena(size, **spec)
-        if arena is data.load_pathfinder:
-            return arena(size, data_dir, **spec)
-        if arena is data.load_pixels:
-            return arena(data_dir, **spec)
-        if source is None:
-            return data.load_images(name, data_dir=data_dir, **spec)
-        if source == "tfds":
-            return data.tfds_images(name, size, data_dir, seed=seed, **spec)
-        how = {"channels": self.channels, "seed": seed, **spec}
-        if source == "folder":
-            return data.folder_images(name, size, data_dir, **how)
-        return data.listed_images(name, size, data_dir, predicts=self.predicts, **how)
+        load, own, _ = _loader(spec["name"], spec.get("source"))
+        given = {"image_size": self.config["image_size"], "data_dir": data_dir, "seed": seed}
+        given |= {"channels": self.channels, "predicts": self.predicts, "name": spec["name"]}
+        options = {key: value for key, value in spec.items() if key not in ("name", "source")}
+        return load(**{key: given[key] for key in own}, **options)
 
     def generate(self, count: int, seed: int = 0) -> data.Dataset:
         size, outputs = self.config["image_size"], self.model.output_shape[-1]
@@ -132,12 +104,7 @@ class ImageTask(Task):
 
 
 class ImageClassification(ImageTask, Classification):
-    """Classify images of shape `(batch, height, width, channels)` with values from 0 to 255.
-
-    The configuration of the model defines `image_size` and `num_classes`.
-
-    Args:
-        model: A `ZooModel` that outputs logits.
+    """Classify images by a `ZooModel` that outputs logits.
 
     Example:
 
@@ -160,10 +127,7 @@ class ImageClassification(ImageTask, Classification):
 
 
 class MultiLabelImages(ImageTask, MultiLabel):
-    """Assign any number of labels to images.
-
-    Args:
-        model: A `ZooModel` with `predicts="labels"`.
+    """Assign any number of labels to images, by a `ZooModel` with `predicts="labels"`.
 
     Example:
 
@@ -179,10 +143,7 @@ class MultiLabelImages(ImageTask, MultiLabel):
 
 
 class ImageRegression(ImageTask, Regression):
-    """Predict numbers from images.
-
-    Args:
-        model: A `ZooModel` with `predicts="values"`.
+    """Predict numbers from images, by a `ZooModel` with `predicts="values"`.
 
     Example:
 
@@ -197,9 +158,19 @@ class ImageRegression(ImageTask, Regression):
     name = "image_regression"
 
 
-def _of_the_arena(spec):
-    """Return the loader of an image set of the Long Range Arena, or `None` for other sets."""
-    name, source = spec["name"], spec.get("source")
-    if name == "pathfinder" and source in (None, *PATHFINDER):
-        return PATHFINDER[source or "generated"]
-    return data.load_pixels if name == "cifar10_gray" and source is None else None
+def _loader(name, source):
+    """Return the loader of a set, arguments that the task sets, and additional keys of `data`."""
+    if name == "pathfinder" and source in (None, "generated"):
+        return data.generated_pathfinder, ("image_size",), ()
+    if name == "pathfinder" and source == "files":
+        return data.load_pathfinder, ("image_size", "data_dir"), ()
+    if name == "cifar10_gray" and source is None:
+        return data.load_pixels, ("data_dir",), ()
+    if source is None:
+        return data.load_images, ("name", "data_dir"), ()
+    own = ("name", "image_size", "data_dir", "seed")
+    if source == "tfds":
+        return data.tfds_images, own, ()
+    if source == "folder":
+        return data.folder_images, (*own, "channels"), READING
+    return data.listed_images, (*own, "channels", "predicts"), READING

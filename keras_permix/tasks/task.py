@@ -51,12 +51,9 @@ class Task:
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
-        """Check the arguments of `load` without a model and without reading files.
+        """Check `data` of a recipe, without a model and without reading files.
 
-        Subclasses call this method first.
-
-        Args:
-            spec: `data` of a recipe.
+        Subclasses call this method, too.
 
         Raises:
             ValueError: for an unknown set or option, or for images if the task does not use any.
@@ -71,15 +68,10 @@ class Task:
 
     @classmethod
     def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:
-        """Return `data` of a recipe that scores a model on a file or folder.
+        """Return `data` of a recipe that scores a model on a file or folder, or `None`.
 
-        Args:
-            path: File or folder.
-            options: Options of the data that the model was trained on.
-
-        Returns:
-            A dict for `load`, or `None` if the path has no data for this task. The test part
-            contains all samples outside a training part.
+        The test part contains all samples outside a training part. `options` are those of the data
+        that the model was trained on.
         """
         if not path.is_file():
             return None
@@ -101,12 +93,7 @@ class Task:
     def generate(self, count: int, seed: int = 0) -> Dataset:
         """Generate a data set that a model can learn.
 
-        Args:
-            count: Number of training samples. The test part has a quarter of this number.
-            seed: Integer ≥ 0. Defaults to 0.
-
-        Returns:
-            A `keras_permix.data.Dataset`.
+        `count` is the number of training samples. The test part has a quarter of this number.
         """
         raise NotImplementedError
 
@@ -148,17 +135,15 @@ class Task:
         )
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        """Return the function that a `Pipeline` applies to each batch, or `None`.
-
-        Args:
-            augmentation: `augmentation` of a recipe, or `None`.
-            seed: Integer ≥ 0.
-        """
+        """Return the function that a `Pipeline` applies to each batch, or `None`."""
         return self.augment(augmentation, seed)
 
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        """Return the function that augments a batch, or `None`."""
-        self.refuse_augmentation(augmentation)
+        """Return the function that augments a batch, or `None`; raise if it is not supported."""
+        if augmentation:
+            raise ValueError(
+                f"`augmentation` must be empty for {self.name}. Received: {augmentation}"
+            )
         return None
 
     def of_classes(self, dataset: Dataset) -> Dataset:
@@ -182,14 +167,7 @@ class Task:
         raise NotImplementedError
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """Read one input from `arguments_per_input` arguments of the command line.
-
-        Args:
-            arguments: List of strings.
-
-        Returns:
-            Input of the model, a batch of one sample.
-        """
+        """Return a batch of one input, from `arguments_per_input` arguments of the command line."""
         raise NotImplementedError
 
     def predictions(
@@ -197,10 +175,7 @@ class Task:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the targets of a part of a data set, and the outputs of the model.
 
-        Args:
-            part: `validation` or `test` of a `Dataset`.
-            batch_size: Samples per batch.
-            verbose: Whether to show a progress bar. Defaults to `False`.
+        With `verbose`, a progress bar is shown.
         """
         batches = self.batches(part, batch_size)
         progress = keras.utils.Progbar(len(batches), verbose=int(verbose))
@@ -217,15 +192,7 @@ class Task:
         raise NotImplementedError
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:
-        """Format the output of the model for one input.
-
-        Args:
-            output: NumPy array without the batch axis.
-            top: Number of classes to list.
-
-        Returns:
-            A list of lines.
-        """
+        """Format the output for one input, without the batch axis, as lines of `top` classes."""
         raise NotImplementedError
 
     def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
@@ -233,15 +200,9 @@ class Task:
         raise NotImplementedError
 
     def check_labels(self, dataset: Dataset, by_order: bool = False) -> None:
-        """Check that the labels of a data set match the outputs of the model.
+        """Raise a `ValueError` unless the labels of a data set match the outputs of the model.
 
-        Args:
-            dataset: The `Dataset`.
-            by_order: Whether to compare only the number of labels, not their names. Defaults to
-                `False`.
-
-        Raises:
-            ValueError: for other labels.
+        With `by_order`, only the number of labels is compared, not their names.
         """
         outputs, ours = self.model.output_shape[-1], tuple(self.model.labels or ())
         if len(dataset.labels) != outputs:
@@ -287,22 +248,8 @@ class Task:
         return {name: float(value) for name, value in measured.items() if name != "loss"}
 
     def baseline(self, dataset: Dataset) -> dict[str, float]:
-        """Score a constant prediction on the test part, for comparison.
-
-        Args:
-            dataset: A `keras_permix.data.Dataset`.
-
-        Returns:
-            A dict of floats.
-        """
+        """Score a constant prediction on the test part, for comparison."""
         return {}
-
-    def refuse_augmentation(self, augmentation: dict[str, Any] | None) -> None:
-        """Raise a `ValueError` for augmentation, which this task does not support."""
-        if augmentation:
-            raise ValueError(
-                f"`augmentation` must be empty for {self.name}. Received: {augmentation}"
-            )
 
 
 FILES = ("train", "test", "splits")  # keys of `data` for your files
@@ -317,19 +264,9 @@ def check_options(
     spec: dict[str, Any],
     load: Callable[..., Any],
     *more: str,
-    given: tuple[str, ...] = ("seed", "encode", "predicts"),
+    given: tuple[str, ...] = ("encode", "predicts"),
 ) -> None:
-    """Check that the keys of `data` are keywords of its loader.
-
-    Args:
-        spec: `data` of a recipe.
-        load: Loader of the set.
-        *more: Additional keys.
-        given: Keywords that the task sets itself. Defaults to `("seed", "encode", "predicts")`.
-
-    Raises:
-        ValueError: for other keys.
-    """
+    """Check that the keys of `data` are `more`, or keywords of its loader that are not `given`."""
     parameters = signature(load).parameters.values()
     names = {option.name for option in parameters if option.kind is option.KEYWORD_ONLY}
     check_names("`data`", spec, {"name", *names.difference(given), *more})

@@ -47,13 +47,11 @@ class TextTask(Task):
                 "`data` must have the files `train` and `test` for several labels per text or for "
                 f"numbers. Received: data={spec} for {cls.name}"
             )
-        if cls._is_listops(spec):
-            source = check_choice("data.source", spec.get("source", "generated"), tuple(LISTOPS))
-            check_options(spec, LISTOPS[source], "source", given=())
-            return
+        load, more = cls._loader(spec)
         super().check_data(spec)
-        check_options(spec, load_texts, *FILES, "tokenizer")
-        check_set(spec, TEXT_SETS, FILES, "set the files `train` and `test`")
+        check_options(spec, load, *more)
+        if load is load_texts:
+            check_set(spec, TEXT_SETS, FILES, "set the files `train` and `test`")
         check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
         if len(spec.get("fields", cls.fields)) != len(cls.fields):
             raise ValueError(
@@ -62,30 +60,40 @@ class TextTask(Task):
             )
 
     @classmethod
-    def _is_listops(cls, spec):
-        return spec["name"] == "listops" and len(cls.fields) == 1
+    def _loader(cls, spec):
+        """Return the loader of a set, and additional keys of `data`."""
+        if spec["name"] == "listops" and len(cls.fields) == 1:
+            source = check_choice("data.source", spec.get("source", "generated"), LISTOPS)
+            return LISTOPS[source], ("source",)
+        if spec["name"] == "retrieval" and len(cls.fields) == 2 and not set(FILES) & set(spec):
+            return load_retrieval, ("tokenizer",)
+        return load_texts, (*FILES, "tokenizer")
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         """Load a data set.
 
-        Args:
-            spec: Dict with the "name" of the set and arguments of `load_texts`. With
-                `tokenizer="bpe"`, a model without a tokenizer receives one trained on the training
-                texts, with `vocabulary_size` subwords. "listops" has the sources "generated"
-                (default) and "files", with the arguments of `generated_listops` or `load_listops`,
-                and sets a tokenizer for its tokens.
-            data_dir: Folder of the files. Defaults to `None`, the folder of downloads.
-            seed: Unused.
-
-        Returns:
-            A `keras_permix.data.Dataset`.
+        `spec` has the "name" of the set and arguments of `load_texts`. With `tokenizer="bpe"`, a
+        model without a tokenizer receives one trained on the training texts, with `vocabulary_size`
+        subwords. "listops" has the sources "generated" (default) and "files", with the arguments of
+        `generated_listops` or `load_listops`, and sets a tokenizer for its tokens. "retrieval" is
+        read by `load_retrieval`.
         """
-        if self._is_listops(spec):
-            return self._load_listops(data_dir, **spec)
-        spec = {"fields": self.fields, "predicts": self.predicts, **spec}
-        return self._load_texts(load_texts, data_dir, spec.pop("name"), **spec)
+        load, _ = self._loader(spec)
+        options, length = dict(spec), self.config["max_sequence_length"]
+        name = options.pop("name")
+        if load in LISTOPS.values():
+            self._prepare_listops()
+            options.pop("source", None)
+            return load(length, *([data_dir] if load is load_listops else []), **options)
+        if load is load_texts:
+            load = partial(load, name, fields=self.fields, predicts=self.predicts)
+        tokenizer = check_choice("tokenizer", options.pop("tokenizer", None), TOKENIZERS)
+        if tokenizer and self.model.tokenizer is None:
+            texts = load(length, data_dir, **options).train[0].texts
+            self.model.tokenizer = train_tokenizer(_each(texts), self.config["vocabulary_size"])
+        return load(length, data_dir, encode=self.model.text_encoder(), **options)
 
-    def _load_listops(self, data_dir, name, source="generated", **numbers):
+    def _prepare_listops(self):
         if self.config["vocabulary_size"] < len(LISTOPS_VOCABULARY):
             raise ValueError(
                 f"`vocabulary_size` must be at least {len(LISTOPS_VOCABULARY)} for ListOps. "
@@ -93,17 +101,6 @@ class TextTask(Task):
             )
         if self.model.tokenizer is None:
             self.model.tokenizer = listops_tokenizer()
-        if check_choice("source", source, tuple(LISTOPS)) == "files":
-            return load_listops(self.config["max_sequence_length"], data_dir, **numbers)
-        return generated_listops(self.config["max_sequence_length"], **numbers)
-
-    def _load_texts(self, load, data_dir, *name, tokenizer=None, **spec):
-        """Load texts by `load`, and train the model's tokenizer if `tokenizer` is set."""
-        load = partial(load, *name, self.config["max_sequence_length"], data_dir, **spec)
-        if check_choice("tokenizer", tokenizer, TOKENIZERS) and self.model.tokenizer is None:
-            texts = load().train[0].texts
-            self.model.tokenizer = train_tokenizer(_each(texts), self.config["vocabulary_size"])
-        return load(encode=self.model.text_encoder())
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
         """Generate random tokens; targets are classes by their mean, of equal size, or numbers."""
@@ -134,31 +131,9 @@ class PairTask(TextTask):
     fields = ("text", "text2")
     arguments_per_input = 2
 
-    @classmethod
-    def check_data(cls, spec: dict[str, Any]) -> None:
-        if cls._is_retrieval(spec):
-            check_options(spec, load_retrieval, "tokenizer")
-            check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
-            return
-        super().check_data(spec)
-
-    @classmethod
-    def _is_retrieval(cls, spec):
-        return spec["name"] == "retrieval" and not set(FILES) & set(spec)
-
-    def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
-        """Load "retrieval" by `load_retrieval`, or another set by `load_texts`."""
-        if not self._is_retrieval(spec):
-            return super().load(spec, data_dir, seed)
-        spec = {key: value for key, value in spec.items() if key != "name"}
-        return self._load_texts(load_retrieval, data_dir, **spec)
-
 
 class TextClassification(TextTask, Classification):
-    """Classify texts.
-
-    Args:
-        model: A `ZooModel` that outputs logits.
+    """Classify texts by a `ZooModel` that outputs logits.
 
     Example:
 
@@ -173,10 +148,7 @@ class TextClassification(TextTask, Classification):
 
 
 class PairClassification(PairTask, Classification):
-    """Classify pairs of texts.
-
-    Args:
-        model: A `ZooModel` that outputs logits.
+    """Classify pairs of texts by a `ZooModel` that outputs logits.
 
     Example:
 
@@ -192,10 +164,7 @@ class PairClassification(PairTask, Classification):
 
 
 class MultiLabelTexts(TextTask, MultiLabel):
-    """Assign any number of labels to texts.
-
-    Args:
-        model: A `ZooModel` with `predicts="labels"`.
+    """Assign any number of labels to texts, by a `ZooModel` with `predicts="labels"`.
 
     Example:
 
@@ -210,10 +179,7 @@ class MultiLabelTexts(TextTask, MultiLabel):
 
 
 class MultiLabelPairs(PairTask, MultiLabel):
-    """Assign any number of labels to pairs of texts.
-
-    Args:
-        model: A `ZooModel` with `predicts="labels"`.
+    """Assign any number of labels to pairs of texts, by a `ZooModel` with `predicts="labels"`.
 
     Example:
 
@@ -228,10 +194,7 @@ class MultiLabelPairs(PairTask, MultiLabel):
 
 
 class TextRegression(TextTask, Regression):
-    """Predict numbers from texts.
-
-    Args:
-        model: A `ZooModel` with `predicts="values"`.
+    """Predict numbers from texts, by a `ZooModel` with `predicts="values"`.
 
     Example:
 
@@ -246,10 +209,7 @@ class TextRegression(TextTask, Regression):
 
 
 class PairRegression(PairTask, Regression):
-    """Predict numbers from pairs of texts, such as their similarity.
-
-    Args:
-        model: A `ZooModel` with `predicts="values"`.
+    """Predict numbers from pairs of texts, by a `ZooModel` with `predicts="values"`.
 
     Example:
 

@@ -395,7 +395,7 @@ def test_unavailable_device_exits_with_error(capsys):
 def test_output_path_is_checked_before_work(arguments, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("kept")
     for work in ("keras_permix.bench.ops.measure", "keras_permix.data.load_images"):
-        monkeypatch.setattr(work, None)
+        monkeypatch.setattr(work, lambda *args, **kwargs: pytest.fail("starts"))
     *arguments, path = arguments
     error = error_of([*arguments, path.format(tmp_path)], capsys)
     assert f"`{arguments[-1]}` must be a writable f" in error
@@ -404,7 +404,7 @@ def test_output_path_is_checked_before_work(arguments, tmp_path, monkeypatch, ca
 
 @pytest.mark.once
 def test_train_prints_estimate_and_outputs(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(data, "load_images", None)
+    monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: pytest.fail("reads data"))
     small = [
         "--set",
         "model.hidden_dim=8",

@@ -226,7 +226,8 @@ def test_evaluate_preset_of_tfds_data(monkeypatch, tmp_path, capsys, pixels):
     labels = expected_logits(pixels).argmax(1).astype("int32")
     calls = []
 
-    def tfds_images(name, image_size, data_dir=None, **options):
+    def tfds_images(name, image_size, data_dir=None, *, splits, random_crop, seed):
+        options = dict(splits=splits, random_crop=random_crop, seed=seed)
         calls.append((name, image_size, str(data_dir), options))
         return Dataset(name, (pixels, labels), (pixels[:8], labels[:8]), ("red", "green", "blue"))
 

@@ -40,7 +40,7 @@ def test_listops(spec, sizes):
 @pytest.mark.parametrize(
     ("model", "spec", "rule"),
     [
-        ({}, dict(source="web"), r"`source` must be one of .*source='web'"),
+        ({}, dict(source="web"), r"`data.source` must be one of .*source='web'"),
         (dict(vocabulary_size=15), {}, "`vocabulary_size` must be at least 16.*=15"),
         (dict(max_sequence_length=1000), {}, "`max_sequence_length`. Received: 501, 1999, 1000"),
     ],

@@ -319,7 +319,7 @@ def test_current_commit(tmp_path, monkeypatch):
 
 def test_smoke_run_writes_no_card(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(data, "load_images", None)
+    monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: pytest.fail("reads data"))
     small = ["--set", "model.hidden_dim=8", "--set", "model.num_layers=1", "--verbose", "2"]
     assert main(["train", "cspvit/cifar10_small", "--smoke", *small]) == 0
     out = tmp_path / "runs" / "cspvit" / "cifar10_small_smoke"
