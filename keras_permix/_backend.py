@@ -27,25 +27,22 @@ def choose():
     """
     if os.environ.get("KERAS_BACKEND") or "keras" in sys.modules:
         return
+    try:
+        name = settings().get("backend", DEFAULT)
+    except (OSError, ValueError):
+        name = DEFAULT
     installed = installed_backends()
-    absent = set(BACKENDS) - set(installed)
-    if installed and backend_of_settings() in absent:
+    if installed and name in set(BACKENDS) - set(installed):
         os.environ["KERAS_BACKEND"] = installed[0]
         global _chosen
         _chosen = installed[0]
 
 
 def check():
-    """Raise an error if Keras cannot be imported with its backend.
-
-    Raises:
-        ImportError: if no backend is installed.
-        ValueError: if `KERAS_BACKEND` is not an installed backend.
-    """
+    """Raise an error if no backend is installed, or not the one in `KERAS_BACKEND`."""
     if "keras" in sys.modules:
         return
-    installed = installed_backends()
-    if not installed:
+    if not installed_backends():
         raise ImportError(
             'Keras requires a backend: pip install "keras_permix[jax]", [tensorflow] or [torch].'
         )
@@ -77,11 +74,7 @@ def settings_file():
 
 
 def settings():
-    """Read Keras' settings; without a file, return an empty dict.
-
-    Raises:
-        ValueError: if the file is damaged.
-    """
+    """Read Keras' settings; without a file, return an empty dict."""
     path = settings_file()
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
@@ -95,11 +88,3 @@ def settings():
             f"or remove it. Received: {path} ({error})"
         ) from error
     return settings
-
-
-def backend_of_settings():
-    """Return the backend in Keras' settings, TensorFlow by default."""
-    try:
-        return settings().get("backend", DEFAULT)
-    except (OSError, ValueError):
-        return DEFAULT

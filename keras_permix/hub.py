@@ -44,13 +44,6 @@ PROJECTIONS = ("value", "qkv", "query", "key", "output")
 OF_MLPS = ("mlp_in", "mlp_out", "token_in", "token_out", "channel_in", "channel_out")
 
 
-class _Whole:
-    """Hold a model as an attribute of a Keras model, without Keras tracking it as a layer."""
-
-    def __init__(self, model):
-        self.model = model
-
-
 @keras.saving.register_keras_serializable("keras_permix")
 class PermixBackbone(Backbone):
     """Wrap a zoo model, up to the tokens after the last block, as a KerasHub backbone.
@@ -84,12 +77,12 @@ class PermixBackbone(Backbone):
                 f"Received: model={model!r}"
             )
         super().__init__(model.input, model.backbone.output, dtype=model.dtype_policy, **kwargs)
-        self._whole = _Whole(model)
+        self._whole = lambda: model  # Keras would track the model itself as a layer
 
     @property
     def zoo_model(self) -> Model:
         """Return the zoo model including its head. It shares its layers with the backbone."""
-        return self._whole.model
+        return self._whole()
 
     def default_lora_layer_names(self) -> list[str]:
         """Return the names of the layers for `enable_lora`.

@@ -14,16 +14,7 @@ ALIGNMENTS = ("independent", "reference")
 
 
 def import_extra(module: str, extra: str, what: str) -> Any:
-    """Import a module of an optional package.
-
-    Args:
-        module: Name of the module.
-        extra: Extra of `keras_permix` that installs the package.
-        what: The feature that requires it, for the error message.
-
-    Raises:
-        ImportError: if the package is not installed.
-    """
+    """Import a module that an extra of `keras_permix` installs, and that `what` requires."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -77,12 +68,7 @@ def check_names(taker, given, known):
 
 
 def check_flags(given, parameters):
-    """Raise for values other than True and False of arguments whose default is a bool.
-
-    Args:
-        given: Dict of arguments.
-        parameters: Dict of the parameters of a signature, by name.
-    """
+    """Raise for values other than True and False of parameters whose default is a bool."""
     for name, value in given.items():
         is_flag = name in parameters and isinstance(parameters[name].default, bool)
         if is_flag and not isinstance(value, bool | np.bool_):
@@ -150,11 +136,7 @@ def check_rate(argument, value):
 
 
 def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
-    """Return the labels of a model as a tuple; `None` stays `None`.
-
-    Raises:
-        ValueError: unless there is one name per output, all different.
-    """
+    """Return labels as a tuple if they name each output differently; `None` stays `None`."""
     labels = plain(labels)
     if labels is None:
         return None

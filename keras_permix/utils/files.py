@@ -26,24 +26,13 @@ _locks: dict[Path, Any] = {}  # the `filelock.FileLock` of each folder that this
 
 
 def cache_folder() -> Path:
-    """Return the folder `keras_permix` in `KERAS_HOME`, by default in `~/.keras`.
-
-    Example:
-
-    >>> from keras_permix.utils.files import cache_folder
-    >>> cache_folder().name
-    'keras_permix'
-    """
+    """Return the folder `keras_permix` in `KERAS_HOME`, by default in `~/.keras`."""
     home = os.environ.get("KERAS_HOME")
     return (Path(home) if home else Path.home() / ".keras") / "keras_permix"
 
 
 def write_bytes(path: StrPath, content: bytes) -> None:
-    """Write a file atomically; see `replacing_file`.
-
-    Raises:
-        OSError: if the file cannot be written.
-    """
+    """Write a file atomically; see `replacing_file`."""
     try:
         with replacing_file(path) as file:
             file.write(content)
@@ -64,9 +53,6 @@ def replacing_file(path: StrPath) -> Iterator[BinaryIO]:
     """Open an empty file that replaces `path` when the block ends without an error.
 
     A link stays a link, and the mode of the replaced file is kept.
-
-    Raises:
-        OSError: if the file cannot be written; the old file is unchanged.
     """
     target = Path(os.path.realpath(path))
     partial = _hidden(target, "new")
@@ -89,13 +75,10 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
     If a process was killed between the two renames, the folder is recovered first. If several
     processes write the folder at once, the last one wins. A link stays a link, and the mode of the
     replaced folder is kept.
-
-    Raises:
-        OSError: if a folder cannot be made or renamed; the old folder is unchanged.
     """
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    _recover(folder)
+    sweep(folder.parent, ABANDONED, folder.name)
     partial = _hidden(folder, "new")
     partial.mkdir()
     try:
@@ -110,28 +93,32 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def sweep(folder: StrPath, age: float = 0.0) -> None:
+def sweep(folder: StrPath, age: float = 0.0, name: str | None = None) -> None:
     """Remove the leftovers of killed processes in a folder, and restore replaced folders.
 
     Args:
         folder: The folder.
-        age: Seconds since the last write. Pass `ABANDONED` where other processes may write.
+        age: Seconds since the last write of files to remove. Pass `ABANDONED` where other processes
+            may write.
+        name: Name of the file or folder to sweep for. `None`: all.
     """
-    for path in list(Path(folder).iterdir()):
+    left = []
+    for path in Path(folder).iterdir():
         match = LEFTOVER.fullmatch(path.name)
-        with contextlib.suppress(FileNotFoundError):  # Another process may sweep as well.
-            if match and match["state"] == "old":
-                _recover(path.with_name(match["name"]))
-            if match and path.exists() and time.time() - path.stat().st_mtime >= age:
-                _remove(path)
+        if match and name in (None, match["name"]):
+            with contextlib.suppress(FileNotFoundError):  # Another process may sweep as well.
+                left.append((path.stat().st_mtime, path, match))
+    for written, path, match in sorted(left, reverse=True):  # the newest first
+        target = path.with_name(match["name"])
+        if match["state"] == "old" and not target.exists():
+            with contextlib.suppress(OSError):  # Another process was faster.
+                os.rename(path, target)
+        elif match["state"] == "old" or time.time() - written >= age:
+            _remove(path)
 
 
 def hold_folder(folder: StrPath) -> bool:
-    """Lock a folder for this process until `release_folder` or the end of the process.
-
-    Returns:
-        Whether this process holds the folder now.
-    """
+    """Lock a folder until `release_folder` or the end of the process; return whether it worked."""
     from filelock import FileLock, Timeout
 
     path = Path(os.path.realpath(folder), ".lock")
@@ -168,26 +155,17 @@ def sha256_of_file(path: StrPath) -> str:
 def read_with_sha256(
     path: StrPath, sha256: str, size: int | None = None, remedy: str = "Copy or download it again. "
 ) -> bytes:
-    """Return the bytes of a file if they have the given SHA-256.
+    """Return the bytes of a file if they have the given size and SHA-256.
 
-    Args:
-        path: The file.
-        sha256: 64 hex digits.
-        size: Size in bytes, compared before the file is read. `None`: any size.
-        remedy: The advice in the error message, with a trailing space.
-
-    Raises:
-        OSError: if the file cannot be read.
-        ValueError: if size or SHA-256 differ.
+    `remedy` is the advice in the error message, with a trailing space.
     """
-    path = Path(path)
-    if size is not None and path.stat().st_size != size:
+    found = os.path.getsize(path)
+    if size not in (None, found):
         raise ValueError(
             f"`{path}` must contain {size:,} bytes; it is truncated or of another version. "
-            f"{remedy}Received: {path.stat().st_size:,} bytes"
+            f"{remedy}Received: {found:,} bytes"
         )
-    with open(path, "rb") as file:
-        content = file.read(-1 if size is None else size)
+    content = Path(path).read_bytes()
     digest = sha256_of(content)
     if digest != sha256:
         raise ValueError(
@@ -208,7 +186,7 @@ def _put_in_place(partial, folder):
         renamed = True
     except BaseException as error:
         if not isinstance(error, OSError) or error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            with contextlib.suppress(OSError):  # If this fails as well, `_recover` does it later.
+            with contextlib.suppress(OSError):  # If this fails as well, `sweep` does it later.
                 os.rename(old, folder)
             raise
         renamed = False
@@ -218,23 +196,6 @@ def _put_in_place(partial, folder):
 
 def _hidden(path, state):
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.{state}")
-
-
-def _recover(folder):
-    """Rename the newest leftover to `folder` if it is absent, and remove the abandoned ones."""
-    left = []
-    for path in folder.parent.glob(".*.*"):
-        match = LEFTOVER.fullmatch(path.name)
-        if match and match["name"] == folder.name:
-            with contextlib.suppress(FileNotFoundError):  # Another process may remove it.
-                left.append((path.stat().st_mtime, path, match["state"]))
-    old = [(written, path) for written, path, state in left if state == "old"]
-    if old and not folder.exists():
-        with contextlib.suppress(OSError):  # Another process was faster.
-            os.rename(max(old)[1], folder)
-    for written, path, state in left:
-        if state == "old" or time.time() - written >= ABANDONED:
-            _remove(path)
 
 
 def _remove(path):

@@ -4,14 +4,7 @@ SHARES = ("accuracy", "top1", "top5")  # metrics from 0 to 1
 
 
 def counted(count: int, noun: str) -> str:
-    """Format a count with its noun, in the plural unless the count is 1.
-
-    Example:
-
-    >>> from keras_permix.utils.formatting import counted
-    >>> counted(1, "step"), counted(11_700, "step")
-    ('1 step', '11,700 steps')
-    """
+    """Format a count with its noun, in the plural unless the count is 1."""
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
@@ -20,7 +13,6 @@ def duration(seconds: float) -> str:
 
     Example:
 
-    >>> from keras_permix.utils.formatting import duration
     >>> duration(0.65), duration(7605), duration(290)
     ('0.65 s', '2 h 7 min', '4 min 50 s')
     """
@@ -39,13 +31,8 @@ def duration(seconds: float) -> str:
 def format_score(key: str, value: float) -> str:
     """Format an accuracy in percent, and other scores as numbers.
 
-    Args:
-        key: `DATA/PART/METRIC`.
-        value: A float.
-
     Example:
 
-    >>> from keras_permix.utils.formatting import format_score
     >>> format_score("cifar10/test/top1", 0.8906), format_score("qm9/test/mae", 0.0123)
     ('89.06 %', '0.0123')
     """
@@ -53,12 +40,5 @@ def format_score(key: str, value: float) -> str:
 
 
 def printable(text: object) -> str:
-    """Return text on one line, without control characters.
-
-    Example:
-
-    >>> from keras_permix.utils.formatting import printable
-    >>> printable("cat\\x1b[2J\\n dog")
-    'cat[2J  dog'
-    """
+    """Return text on one line, without control characters."""
     return "".join(c if c.isprintable() else " " * c.isspace() for c in str(text))

@@ -27,11 +27,7 @@ def machine() -> str:
 
 
 def driver(nvidia: Path = Path("/proc/driver/nvidia/version")) -> str:
-    """Return the accelerator driver: "NVIDIA 570.133.20", "libtpu 0.0.42", or "".
-
-    Args:
-        nvidia: The version file of NVIDIA's kernel module.
-    """
+    """Return the accelerator driver: "NVIDIA 570.133.20", "libtpu 0.0.42", or ""."""
     if nvidia.is_file():
         found = re.search(r"Kernel Module.*?\s(\d+(\.\d+)+)\s", nvidia.read_text(encoding="utf-8"))
         return f"NVIDIA {found[1]}" if found else "NVIDIA"

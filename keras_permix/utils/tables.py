@@ -38,15 +38,8 @@ def shown(row: dict[str, Any]) -> str:
 def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) -> Rows:
     """Parse the rows of a `.jsonl`, `.tsv` or `.csv` file, optionally compressed (`.gz`, `.xz`).
 
-    The first line of a table names the columns, unless `columns` is given.
-
-    Args:
-        blob: The content of the file, bytes.
-        path: The path of the file; its endings select the format.
-        columns: Column names of a `.csv` or `.tsv` file without a header.
-
-    Raises:
-        ValueError: If the file is damaged, or a line has more values than the first.
+    The endings of `path` select the format. The first line of a table names the columns, unless
+    `columns` is given.
 
     Example:
 
@@ -78,18 +71,7 @@ def format_csv(rows: Rows) -> str:
 
 
 def unpack(blob: bytes, suffix: str) -> bytes:
-    """Decompress a `.gz` or `.xz` file; return other files unchanged.
-
-    Raises:
-        ValueError: If it unpacks to more than 200 times its size plus 4 MiB.
-        OSError, EOFError, zlib.error, lzma.LZMAError: If it is damaged.
-
-    Example:
-
-    >>> import gzip
-    >>> unpack(gzip.compress(b"well done"), ".gz")
-    b'well done'
-    """
+    """Decompress a `.gz` or `.xz` file; return other files unchanged."""
     if suffix not in PACKED:
         return blob
     limit = RATIO * len(blob) + FREE
