@@ -93,15 +93,8 @@ def makers(tokens: int, width: int, dtype: str) -> dict[str, Callable[[], Layer]
 def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     """Time every layer, forward and forward plus backward, on sequences of one length.
 
-    Args:
-        case: One of `CASES`.
-        repeats: Rounds of `medians`.
-        dtype: Compute dtype; weights are float32.
-
-    Yields:
-        Dicts with the keys `COLUMNS`: medians in milliseconds, microseconds per token of forward
-        plus backward, the speedup over Keras' `MultiHeadAttention`, and the peak memory of forward
-        plus backward in MB.
+    Columns are medians in milliseconds, microseconds per token of forward plus backward, the
+    speedup over Keras' `MultiHeadAttention`, and the peak memory of forward plus backward in MB.
     """
     import keras
 
@@ -117,9 +110,9 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     peaks = {name: peak_megabytes(partial(seconds, both)) for name, (_, both) in calls.items()}
     measured = iter(medians([call for pair in calls.values() for call in pair], repeats, seconds))
     times = dict(zip(calls, zip(measured, measured, strict=True), strict=True))
+    attention = times.get(ATTENTION)
     for name, (forward, both) in times.items():
         peak = peaks[name]
-        attention = times.get(ATTENTION)
         yield {
             "tokens": tokens,
             "batch": batch,

@@ -34,35 +34,17 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
 
     Texts are padded to the number of tokens, and the head receives the mean of the real tokens.
     Each model first trains on one batch for `WARMUP` steps.
+    It must learn: its loss must be finite and fall. `peak_mb` is the peak memory of a training
+    step. A model that does not fit into memory has "OOM" in the columns of measurements.
 
-    Args:
-        case: One of `CASES`.
-        repeats: Rounds of `medians`.
-        dtype: Compute dtype; weights are float32.
-        batch: Texts per batch.
-
-    Yields:
-        A dict with the keys `COLUMNS`, as soon as it is measured. `peak_mb` is the result of
-        `peak_megabytes` for a training step. A model that does not fit into memory has "OOM" in
-        the columns of measurements.
-
-    Raises:
-        ValueError: if the loss of a model is not finite or does not fall in the first steps.
-
-    Reference:
-        Yuan & Xu, "Sliceformer", 2023, table 3.
+    Reference: Yuan & Xu, "Sliceformer", 2023, table 3.
     """
     policy = "float32" if dtype == "float32" else f"mixed_{dtype}"
     for name, mixer in mixers().items():
         row = {"tokens": CASES[case], "mixer": name, "batch": batch}
         # With a class token, the block size would not divide the length. In causal mixers, the
         # token at position 0 receives no information from the others.
-        own = {
-            "max_sequence_length": CASES[case],
-            "mixer": mixer,
-            "pooling": "mean",
-            "dtype": policy,
-        }
+        own = dict(max_sequence_length=CASES[case], mixer=mixer, pooling="mean", dtype=policy)
         try:
             yield {**row, **_measured({**TEXT, **own}, repeats, batch)}
         except Exception as error:  # Each backend raises different exceptions.

@@ -38,6 +38,7 @@ MEGAS = {
     "MEGA in chunks of 128": ("MEGA", {"mixer": "softmax", "chunk_size": 128}),
     "CSPMEGA": ("CSPMEGA", dict[str, Any]()),
 }
+IMAGENET = dict(image_size=224, patch_size=16, hidden_dim=384, num_layers=12, mlp_dim=1536)
 SMALL = dict(num_classes=10, image_size=32, patch_size=4, hidden_dim=128, num_layers=6, mlp_dim=256)
 TEXT = dict(num_classes=10, hidden_dim=256, num_layers=4, mlp_dim=1024)  # Long Range Arena
 MEGA = dict(  # Long Range Arena, texts
@@ -50,18 +51,8 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "cifar10": (VITS, {**SMALL, "hidden_dim": 512, "mlp_dim": 512}, 32),
     "cifar10, 256 tokens": (VITS, {**SMALL, "patch_size": 2, "hidden_dim": 192, "mlp_dim": 384},
     16),
-    "imagenet": (
-        VITS,
-        dict(num_classes=10, image_size=224, patch_size=16, hidden_dim=384, num_layers=12,
-        mlp_dim=1536),
-        4,
-    ),
-    "imagenet, huge": (
-        VITS,
-        dict(num_classes=1000, image_size=224, patch_size=16, hidden_dim=384, num_layers=12,
-        mlp_dim=1536),
-        256,
-    ),
+    "imagenet": (VITS, {**IMAGENET, "num_classes": 10}, 4),
+    "imagenet, huge": (VITS, {**IMAGENET, "num_classes": 1000}, 256),
     "cifar10, mixers": (IMAGE_MIXERS, {}, 64),
     "molecules": (GRAPHORMERS, dict(hidden_dim=96, num_layers=4, num_heads=8, mlp_dim=192), 128),
     "BERT, 128 tokens": (
@@ -92,18 +83,12 @@ def measure(
 
     Texts have random lengths and are padded to `max_sequence_length`.
 
-    Args:
-        case: One of `CASES`.
-        repeats: Rounds of `medians`.
-        dtype: Compute dtype; weights are float32.
-        against: Names from `PEERS`; their models of the same sizes are added to a case of `VITS`.
+    Models of the packages in `against`, names from `PEERS`, are added to a case of `VITS`.
 
-    Yields:
-        A dict with the keys `COLUMNS`. Times are medians in milliseconds. `vs_attention` is the
-        step time of the baseline divided by that of the model, and `vs_attention_macs` the same
-        ratio of multiply-adds. `first_step_s` is the time of the first training step in seconds,
-        including compilation. Memory is the result of `peak_megabytes`; `load_mb` is that of
-        loading the model from a file, including the model.
+    Times are medians in milliseconds. `vs_attention` is the step time of the baseline divided by
+    that of the model, and `vs_attention_macs` the same ratio of multiply-adds. `first_step_s` is
+    the time of the first training step in seconds, including compilation. Memory is the result of
+    `peak_megabytes`; `load_mb` is that of loading the model from a file, including the model.
     """
     from keras_permix.analysis import count_macs
 
@@ -165,68 +150,33 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
 
 
 class Contender(NamedTuple):
-    """Hold a model to time, and its steps.
-
-    Args:
-        model: The model, of Keras or PyTorch.
-        tokens: Maximum length of a text, or the number of tokens, nodes or pixels that blocks mix.
-        answer: Function that predicts a batch.
-        step: Function that trains on the batch; the first call compiles.
-        stored: Function that writes the model to a path, and returns a function that loads it.
-    """
+    """Hold a model of Keras or PyTorch to time, and its steps."""
 
     model: Model
-    tokens: int
-    answer: Callable[[], Any]
-    step: Callable[[], Any]
-    stored: Callable[[Path], Callable[[], Any]]
+    tokens: int  # maximum length of a text, or the tokens, nodes or pixels that blocks mix
+    answer: Callable[[], Any]  # predicts a batch
+    step: Callable[[], Any]  # trains on the batch; the first call compiles
+    stored: Callable[[Path], Callable[[], Any]]  # writes the model; returns a function to load it
 
 
 def make(name: str, arguments: dict[str, Any], batch: int) -> Contender:
-    """Make a zoo model with a batch of its `make_inputs` and random targets.
-
-    Args:
-        name: Name of a class of `keras_permix.zoo`.
-        arguments: Arguments of the class.
-        batch: Samples per batch.
-    """
-    import keras
-    import numpy as np
-
+    """Make a model of the zoo by the name of its class, with a batch of its `make_inputs`."""
     from keras_permix import zoo
     from keras_permix.tasks import task_of
 
     model = zoo.MODELS[name](**arguments)
-    model.compile("adamw", task_of(model).loss())
-    inputs = keras.tree.map_structure(keras.ops.convert_to_tensor, model.make_inputs(0, batch))
-
-    def stored(path):
-        model.save_to_preset(path)
-        return lambda: type(model).from_preset(path)
-
-    classes = model.output_shape[-1]  # For a regression model, the target is always 1.
-    targets = np.eye(classes, dtype="float32")[np.random.default_rng(0).integers(0, classes, batch)]
+    inputs = model.make_inputs(0, batch)
     mixed = math.prod(model.features(inputs)[0].shape[1:-1])
-    return Contender(
-        model,
-        model.get_config().get("max_sequence_length", mixed),
-        lambda: model.predict_on_batch(inputs),
-        lambda: model.train_on_batch(inputs, targets),
-        stored,
-    )
+    tokens = model.get_config().get("max_sequence_length", mixed)
+    return _contender(model, tokens, task_of(model).loss(), inputs, batch, stored=model)
 
 
 def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Contender:
-    """Make a vision transformer of another package, with mean pooling like `ViT`.
+    """Make a vision transformer of a package in `PEERS`, with mean pooling like `ViT`.
 
-    Args:
-        peer: One of `PEERS`.
-        sizes: Dict of the size arguments of `ViT`.
-        batch: Samples per batch.
-        dtype: Name of a Keras dtype policy.
+    `sizes` are the size arguments of `ViT`, and `dtype` is the name of a Keras dtype policy.
     """
     import keras
-    import numpy as np
 
     from keras_permix.ops.backend import running
 
@@ -237,29 +187,39 @@ def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Conte
         return Contender(made[0], tokens, *made[1:])
     from keras_hub.models import ViTBackbone
 
-    shape, classes = (sizes["image_size"], sizes["image_size"], 3), sizes["num_classes"]
+    shape = (sizes["image_size"], sizes["image_size"], 3)
     backbone = ViTBackbone(
         shape, sizes["patch_size"], sizes["num_layers"], HEADS, sizes["hidden_dim"],
         sizes["mlp_dim"],
         use_class_token=False, dtype=dtype,
     )  # fmt: skip
     pooled = keras.layers.GlobalAveragePooling1D()(backbone.output)
-    model = keras.Model(backbone.input, keras.layers.Dense(classes)(pooled))
-    model.compile("adamw", keras.losses.CategoricalCrossentropy(from_logits=True))
+    model = keras.Model(backbone.input, keras.layers.Dense(sizes["num_classes"])(pooled))
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    images = keras.random.uniform((batch, *shape), seed=0)
+    return _contender(model, tokens, loss, images, batch, stored=backbone)
 
-    def stored(path):
-        backbone.save_to_preset(str(path))
-        return lambda: ViTBackbone.from_preset(str(path))
 
-    rng = np.random.default_rng(0)
-    images = keras.ops.convert_to_tensor(rng.random((batch, *shape), "float32"))
-    targets = np.eye(classes, dtype="float32")[rng.integers(0, classes, batch)]
+def _contender(model, tokens, loss, inputs, batch, stored):
+    """Return a contender of Keras, with random targets; `stored` is the part to store."""
+    import keras
+    import numpy as np
+
+    model.compile("adamw", loss)
+    inputs = keras.tree.map_structure(keras.ops.convert_to_tensor, inputs)
+    classes = model.output_shape[-1]  # For a regression model, the target is always 1.
+    targets = np.eye(classes, dtype="float32")[np.random.default_rng(0).integers(0, classes, batch)]
+
+    def store(path):
+        stored.save_to_preset(str(path))
+        return lambda: type(stored).from_preset(str(path))
+
     return Contender(
         model,
         tokens,
-        lambda: model.predict_on_batch(images),
-        lambda: model.train_on_batch(images, targets),
-        stored,
+        lambda: model.predict_on_batch(inputs),
+        lambda: model.train_on_batch(inputs, targets),
+        store,
     )
 
 

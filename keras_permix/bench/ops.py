@@ -67,27 +67,18 @@ COLUMNS = (
 def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     """Time an op, forward and forward plus backward, after checking its values.
 
-    Args:
-        case: One of `CASES`.
-        repeats: Rounds of `medians`.
-        dtype: Dtype of the tensors.
+    There is a row per shape. Times are medians in milliseconds, and ratios are for forward plus
+    backward:
 
-    Yields:
-        A dict per shape with the keys `COLUMNS`. Times are medians in milliseconds, and ratios are
-        for forward plus backward:
+    * `speedup` and `vs_…`: time of the reference or the rival divided by that of the op.
+    * `vs_copy`: time of the op divided by twice that of a copy.
+    * `gb_per_s`: throughput for reading and writing the tensor and its gradient.
+    * `peak_mb`: memory of forward plus backward above the memory in use before.
 
-        * `speedup` and `vs_…`: time of the reference or the rival divided by that of the op.
-        * `vs_copy`: time of the op divided by twice that of a copy.
-        * `gb_per_s`: throughput for reading and writing the tensor and its gradient.
-        * `peak_mb`: memory of forward plus backward above the memory in use before.
-
-        Rivals run on the same tensor, in heads of 64 channels, without projections: the fastest
-        softmax attention of the backend, linear attention and a Fourier transform. A full sort is
-        also compared with the sort of the backend, and a masked op with itself without a mask. The
-        reference of the damped EMA is its implementation "fft".
-
-    Raises:
-        ValueError: if values or gradients differ from the reference's.
+    Rivals run on the same tensor, in heads of 64 channels, without projections: the fastest
+    softmax attention of the backend, linear attention and a Fourier transform. A full sort is also
+    compared with the sort of the backend, and a masked op with itself without a mask. The reference
+    of the damped EMA is its implementation "fft".
     """
     import keras
     import numpy as np
@@ -180,17 +171,13 @@ def _functions(case, x):
         served_by = [ops.explain("simple_attention", *[in_heads(x)] * 3).chosen]
         return on_heads(ops.simple_attention), on_heads(quadratic_attention), served_by
     op, arguments = _call(case.operator, x)
-    mask_of = _masks(x, case.gaps) if case.masked else None
-
-    def mask(x):
-        return dict(mask=mask_of(x)) if mask_of else {}
-
+    masks = _masks(x, case.gaps) if case.masked else lambda x: {}
     served_by = []
 
     def call(x, implementation=None):
         if not (implementation or served_by):
-            served_by.append(ops.explain(op, x, *arguments, **mask(x)).chosen)
-        return op(x, *arguments, **mask(x), implementation=implementation)
+            served_by.append(ops.explain(op, x, *arguments, **masks(x)).chosen)
+        return op(x, *arguments, **masks(x), implementation=implementation)
 
     # TensorFlow cannot compile the gradient of a recurrence.
     reference = "fft" if op is ops.damped_ema else "reference"
@@ -211,10 +198,7 @@ def _call(operator, x):
     return {
         "csp, pairs": (ops.csp, (steps, 2)),
         "channel shift": (ops.channel_shift, (steps,)),
-        "channel shift by power": (
-            ops.channel_shift,
-            (ops.ShiftSchedule("power", x.shape[2]),),
-        ),
+        "channel shift by power": (ops.channel_shift, (ops.ShiftSchedule("power", x.shape[2]),)),
         "groups of 4": (ops.group_sort, (4,)),
         "groups of 8": (ops.group_sort, (8,)),
         "full sort": (ops.slice_sort, ()),
@@ -223,7 +207,7 @@ def _call(operator, x):
 
 
 def _masks(x, gaps):
-    """Return a function from a tensor of the shape of `x` to a mask with random lengths.
+    """Return a function from a tensor of the shape of `x` to a dict of a mask of random lengths.
 
     The mask depends on the tensor, so that a compiler cannot treat it as a constant.
     """
@@ -236,7 +220,7 @@ def _masks(x, gaps):
     if gaps:
         order = np.random.default_rng(0).permutation(tokens)
     order, lengths = (keras.ops.convert_to_tensor(a, "int32") for a in (order, lengths))
-    return lambda x: order < lengths + keras.ops.cast(0 * x[0, 0, 0], "int32")
+    return lambda x: {"mask": order < lengths + keras.ops.cast(0 * x[0, 0, 0], "int32")}
 
 
 def _rivals(case, x):

@@ -58,14 +58,9 @@ def runners(
 ) -> tuple[Callable[[], list[Tensor]], Callable[[], list[Tensor]]]:
     """Make two calls to time with `seconds`, which waits until the results are ready.
 
-    Args:
-        function: A function of one tensor, or a built layer.
-        x: Its argument.
-
-    Returns:
-        `(forward, forward_and_backward)`, functions without arguments. The first returns a list of
-        the result. The second appends the gradients of its sum for `x` and for the weights of a
-        layer. They are returned because a compiler would omit unused gradients.
+    `function` is a function of one tensor, or a built layer. The first call computes it, and
+    returns a list of the result. The second appends the gradients of its sum for `x` and for the
+    weights of a layer. They are returned because a compiler would omit unused gradients.
     """
     import keras
 
