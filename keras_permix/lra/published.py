@@ -78,34 +78,22 @@ ROWS = {
 
 
 def published_rows(task: str) -> list[tuple[str, float, str]]:
-    """Return rows of model, accuracy in percent and paper, in ascending order.
-
-    Args:
-        task: One of `TASKS`.
-    """
+    """Return rows of model, accuracy in percent and paper, in ascending order of accuracy."""
     column = TASKS.index(task)
     rows = [
-        (model, scores[column], paper)
+        (model, score, paper)
         for paper, models in PUBLISHED.items()
         for model, scores in models.items()
+        if (score := scores[column]) is not None
     ]
-    found = [(model, score, paper) for model, score, paper in rows if score is not None]
-    return sorted(found, key=lambda row: row[1])
+    return sorted(rows, key=lambda row: row[1])
 
 
 def published_score(task: str, model: str) -> tuple[float, str] | None:
-    """Return the published accuracy of a model in percent, and its paper.
-
-    Args:
-        task: One of `TASKS`.
-        model: A model of `permix lra`.
-
-    Returns:
-        `(accuracy, paper)`, or `None` if no paper reports it.
+    """Return the published accuracy of a model of `permix lra` in percent, and its paper.
 
     Example:
 
-    >>> from keras_permix.lra.published import published_score
     >>> published_score("listops", "butterfly")
     (37.2, 'Sapkota & Bhattarai, Dimension Mixer, 2023, table IV')
     """

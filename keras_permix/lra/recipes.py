@@ -60,8 +60,7 @@ CSP = {  # table 6
     "pathfinder": (256, 125, 1000, 1e-3, 625, 0, 0.1, 64, 64, 128, 6, 8),
 }
 SLICE = {  # the released code
-    "listops": (32, 50, 100, 5e-2, 1000, 0.1, 0.1, 512, 512, 1024, 4, 8),
-    "text": (32, 100, 200, 5e-2, 8000, 0.1, 0.1, 256, 256, 1024, 4, 4),
+    **CSP,
     "retrieval": (32, 50, 100, 5e-2, 8000, 0.1, 0.1, 128, 128, 512, 4, 4),
     "image": (192, 200, 234, 5e-3, 234, 0, 0.2, 96, 48, 128, 6, 8),
     "pathfinder": (640, 200, 250, 5e-4, 250, 0, 0.1, 320, 320, 320, 4, 8),
@@ -107,22 +106,11 @@ OF_MEGA: dict[str, dict[str, Any]] = {
 def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> dict[str, Any]:
     """Return the recipe of a model for a task, as nested dicts for `make_recipe`.
 
-    Args:
-        task: One of `TASKS`.
-        model: One of `MODELS`.
-        scale: "paper", the sizes of the papers, or "small", reduced tasks with one size for all
-            models. Defaults to "small".
-        seed: Integer ≥ 0 for weights, order of samples and dropout. Defaults to 0.
-
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for an unknown task, model or scale, or a model that does not support the task.
+    The scale "paper" has the sizes of the papers, and "small" reduced tasks with one size for all
+    models.
 
     Example:
 
-    >>> from keras_permix.lra.recipes import lra_recipe
     >>> lra_recipe("listops", "csp", "paper")["optimizer"]["learning_rate"]
     0.05
     """
@@ -139,50 +127,42 @@ def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> di
     base = merge(DATA[task], dict(seed=seed))
     if scale == "small":
         return merge(base, _small(task, model))
-    published = published_score(task, model)
-    paper = published and {
-        **dict.fromkeys(("accuracy", "top1"), f"{published[0]} %"), "note": f"{published[1]}."
-    }  # fmt: skip
-    return merge(merge(base, _paper(task, model)), dict(paper=paper))
-
-
-def _paper(task, model):
     if model in MEGAS:
-        return _mega(task, model)
-    if model == "butterfly":
-        return _butterfly(task)
-    if model in SIMPLETRONS and task in TRON:
-        return _simpletron(task, model)
-    return _encoder(task, model, SLICE if model.startswith("slice") else CSP)
+        own = _mega(task, model)
+    else:
+        own = _butterfly(task) if model == "butterfly" else _encoder(task, model)
+    paper = None
+    if published := published_score(task, model):
+        paper = dict.fromkeys(("accuracy", "top1"), f"{published[0]} %")
+        paper["note"] = f"{published[1]}."
+    return merge(merge(base, own), dict(paper=paper))
 
 
-def _encoder(task, model, table):
-    """Return the values of the Transformer encoder of the Long Range Arena."""
-    *training, hidden_dim, inner, mlp_dim, num_layers, heads = table[task]
+def _encoder(task, model):
+    """Return the values of the Transformer encoder of the Long Range Arena, or of SimpleTRON."""
     text = task in TEXTS
+    tron = text and model in SIMPLETRONS
+    table = TRON if tron else SLICE if model.startswith("slice") else CSP
+    *training, hidden_dim, inner, mlp_dim, num_layers, heads = table[task]
     sizes = dict(
-        hidden_dim=hidden_dim, inner_dim=inner, mlp_dim=mlp_dim, num_layers=num_layers,
-        dropout=training[-1], mixer=_mixer(model, heads),
+        hidden_dim=hidden_dim, mlp_dim=mlp_dim, num_layers=num_layers, dropout=training[-1],
+        **_length(task, LENGTHS),
+    )  # fmt: skip
+    if tron:
+        return dict(model={**sizes, **_simpletron(model, heads)}, **_training(training, "rsqrt"))
+    sizes |= dict(
+        class_name="LRATransformer", inner_dim=inner, mixer=_mixer(model, heads),
         positions="sinusoid" if text else "learned",
-        **(dict(max_sequence_length=LENGTHS[task]) if text else {}),
     )  # fmt: skip
-    optimizer = dict(beta_2=0.98, epsilon=1e-9)
     schedule = "rsqrt" if text else "cosine_cycles"
-    return dict(
-        model=dict(class_name="LRATransformer", **sizes), **_training(training, schedule, optimizer)
-    )
+    return dict(model=sizes, **_training(training, schedule, dict(beta_2=0.98, epsilon=1e-9)))
 
 
-def _simpletron(task, model):
-    *training, hidden_dim, _, mlp_dim, num_layers, heads = TRON[task]
-    sizes = dict(
-        max_sequence_length=LENGTHS[task], hidden_dim=hidden_dim, mlp_dim=mlp_dim,
-        num_layers=num_layers, dropout=training[-1],
-    )  # fmt: skip
-    return dict(model={**sizes, **_simpletron_model(model, heads)}, **_training(training, "rsqrt"))
+def _length(task, lengths):
+    return {"max_sequence_length": lengths[task]} if task in TEXTS else {}
 
 
-def _simpletron_model(model, heads):
+def _simpletron(model, heads):
     return dict(
         class_name="SimpleTRON", num_heads=heads, variant=SIMPLETRONS[model], num_segments=None,
         use_class_token=True, pooler="relu",
@@ -196,7 +176,7 @@ def _butterfly(task):
         class_name="LRATransformer", hidden_dim=64, num_layers=2, mlp_dim=128, mixer=mixer,
         use_bias=True, activation="gelu", positions="learned", pooling="mean_of_length",
         head_dims=(128,), compare_pairs=True, embedding_stddev=0.02, dropout=0.1,
-        **(dict(max_sequence_length=tokens) if task in TEXTS else {}),
+        **_length(task, {task: tokens}),
     )  # fmt: skip
     if task == "pathx":
         mixer["num_heads"] = model["num_layers"] = 4
@@ -213,24 +193,21 @@ def _mega(task, model):
     attention = "softmax" if text else "laplace"
     csp = CSP_IN_MEGA.get(task, {"name": "csp", "group_size": None})
     sizes = dict(
-        hidden_dim=hidden_dim, inner_dim=hidden, shared_dim=shared, num_layers=num_layers,
-        norm=norm,
-        norm_first=not text, dropout=training[-1], truncation=4096 if task == "pathx" else 1024,
-        mixer=csp if model == "csp_mega" else attention,
-        **(dict(max_sequence_length=MEGA_LENGTHS[task]) if text else {}),
+        class_name="MEGA", hidden_dim=hidden_dim, inner_dim=hidden, shared_dim=shared,
+        num_layers=num_layers, norm=norm, norm_first=not text, dropout=training[-1],
+        truncation=4096 if task == "pathx" else 1024,
+        mixer=csp if model == "csp_mega" else attention, **_length(task, MEGA_LENGTHS),
         **(dict(mean=(0.48,), std=(0.24,)) if task == "image" else {}),
     )  # fmt: skip
     if model == "mega_chunk":
         sizes["chunk_size"] = 4096 if task == "pathx" else 128
     optimizer = dict(beta_2=0.98, epsilon=1e-8, global_clipnorm=1.0)
-    recipe = dict(
-        model=dict(class_name="MEGA", **sizes), **_training(training, "linear", optimizer)
-    )
-    schedule = dict(warmup_start=1e-7)
+    schedule: dict[str, Any] = dict(warmup_start=1e-7)
     if task == "pathx":
         schedule["warmup_power"] = 2
     if task == "retrieval":
         schedule["total_steps"] = 91_960  # The released code stops long before.
+    recipe = dict(model=sizes, **_training(training, "linear", optimizer))
     recipe = merge(recipe, dict(schedule=schedule))
     return recipe if model == "csp_mega" else merge(recipe, OF_MEGA.get(task, {}))
 
@@ -297,7 +274,7 @@ def _small(task, model):
         if model == "mega_chunk":
             own["chunk_size"] = 32
     elif model in SIMPLETRONS and task in TEXTS:
-        own = _simpletron_model(model, heads=4)
+        own = _simpletron(model, heads=4)
     else:
         mixer = _mixer(model, heads=4)
         if model == "csp":

@@ -19,14 +19,7 @@ KEYS = ("task", "model", "scale", "seed", "changes")
 
 
 def read_results(path: StrPath) -> list[dict[str, str]]:
-    """Read the rows of a file of results; an absent file has no rows.
-
-    Args:
-        path: Path of the file.
-
-    Raises:
-        ValueError: for a file with other columns.
-    """
+    """Read the rows of a file of results; an absent file has no rows."""
     if not Path(path).is_file():
         return []
     with open(path, newline="", encoding="utf-8") as file:
@@ -41,12 +34,7 @@ def read_results(path: StrPath) -> list[dict[str, str]]:
 
 
 def append_result(path: StrPath, row: dict[str, Any]) -> None:
-    """Append a row to a file of results, which is created if absent.
-
-    Args:
-        path: Path of the file.
-        row: Dict of the `COLUMNS`.
-    """
+    """Append a row to a file of results, which is created if absent."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", newline="", encoding="utf-8") as file:
@@ -71,12 +59,7 @@ def holds(rows: list[dict[str, str]], run: LRARun) -> bool:
 
 
 def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
-    """Make the row of a finished run from the files in its folder.
-
-    Args:
-        run: The run.
-        folder: Folder of the run.
-    """
+    """Make the row of a finished run from the files in its folder."""
     folder = Path(folder)
     metadata, record = (
         json.loads((folder / name).read_text(encoding="utf-8"))
@@ -86,7 +69,7 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
         seconds = sum(float(row["seconds"]) for row in csv.DictReader(file))
     return {
         **key_of(run),
-        "score": score_of(metadata["scores"]),
+        "score": next(v for k, v in metadata["scores"].items() if k.split("/")[-1] in SHARES),
         "steps": run.recipe.epochs * (run.recipe.steps_per_epoch or 0),
         "seconds": round(seconds),
         "parameters": metadata["parameter_count"],
@@ -100,24 +83,14 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
     }
 
 
-def score_of(scores: dict[str, float]) -> float:
-    """Return the accuracy of a preset, from 0 to 1."""
-    return next(value for key, value in scores.items() if key.split("/")[-1] in SHARES)
-
-
 def means(rows: list[dict[str, str]]) -> dict[tuple[str, str], tuple[float, float, int]]:
-    """Average scores over seeds.
+    """Average the scores over seeds, in rows of the same scale and changes.
 
-    Args:
-        rows: Rows of `read_results` with the same scale and changes.
-
-    Returns:
-        A dict from (task, model) to the mean in percent, the standard deviation (0 for one seed),
-        and the number of seeds.
+    The values per task and model are the mean in percent, the standard deviation (0 for one seed)
+    and the number of seeds.
 
     Example:
 
-    >>> from keras_permix.lra.results import means
     >>> row = {"task": "text", "model": "csp"}
     >>> means([{**row, "score": "0.5"}, {**row, "score": "0.7"}])
     {('text', 'csp'): (60.0, 14.142135623730951, 2)}
@@ -132,12 +105,5 @@ def means(rows: list[dict[str, str]]) -> dict[tuple[str, str], tuple[float, floa
 
 
 def in_words(mean: float, spread: float, seeds: int) -> str:
-    """Format a score in percent.
-
-    Example:
-
-    >>> from keras_permix.lra.results import in_words
-    >>> in_words(60.0, 1.25, 3), in_words(60.0, 0.0, 1)
-    ('60.0 ± 1.2', '60.0')
-    """
+    """Format the mean and the spread of a score in percent."""
     return f"{mean:.1f} ± {spread:.1f}" if seeds > 1 else f"{mean:.1f}"

@@ -42,25 +42,12 @@ def lra_run(
     overrides: Iterable[str] = (),
     smoke: bool = False,
 ) -> LRARun:
-    """Plan a run of the Long Range Arena.
+    """Plan a run of `lra_recipe`; a smoke run trains for a few steps on generated data.
 
-    Args:
-        task: One of `TASKS`.
-        model: One of `MODELS`.
-        scale: "small" or "paper". Defaults to "small".
-        seed: Integer ≥ 0. Defaults to 0.
-        overrides: Strings such as `"epochs=2"` that set values of the recipe. Defaults to none.
-        smoke: Whether to train for a few steps on generated data. Defaults to `False`.
-
-    Returns:
-        An `LRARun`.
-
-    Raises:
-        ValueError: for an unknown task, model or scale, or a wrong value.
+    `overrides` such as `"epochs=2"` set values of the recipe.
 
     Example:
 
-    >>> from keras_permix.lra.run import lra_run
     >>> lra_run("listops", "csp", seed=1).command
     'permix lra listops --model csp --scale small --seed 1'
     """
@@ -79,11 +66,12 @@ def lra_run(
         )
     words = ["permix", "lra", task, "--model", model, "--scale", scale, "--seed", str(seed)]
     words += [word for override in overrides for word in ("--set", override)]
+    words += ["--smoke"] * smoke
     return LRARun(
         recipe=recipe,
         name=f"lra_{scale}/{task}_{model}",
         source=SOURCE,
-        command=shlex.join([*words, *(["--smoke"] if smoke else [])]),
+        command=shlex.join(words),
         option=model,
         smoke=smoke,
         task=task,
