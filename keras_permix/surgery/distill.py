@@ -94,26 +94,20 @@ def distill(
             "`logits` must be above 0, or `features` above 0 with `layers`. "
             f"Received: logits={logits}, features={features}, layers={layers}"
         )
-    rest = [None] * (2 * len(pairs))  # hidden states and masks
-    supervised = _cross_entropy
-    if temperature is None:
-        supervised = keras.losses.MeanSquaredError()
-        output = distillation.FeatureDistillation(_first(supervised, rest))
-    else:
-        divergence = keras.losses.KLDivergence()  # Keras 3.15 omits the softmax if given its name
-        output = distillation.LogitsDistillation(temperature, _first(divergence, rest))
-    losses = [output, _StatesDistillation()] if pairs else [output]
-    weights = [logits, features] if pairs else [logits]
-    trainable = _trainable(teacher)
+    supervised = _cross_entropy if temperature else keras.losses.MeanSquaredError()
+    if pairs:  # Lists would be tracked by Keras, and then not match the outputs.
+        supervised = (supervised, *[_nothing] * (2 * len(pairs)))
+    # Outermost first, since a layer changes those inside it.
+    trainable = [(part, part.trainable) for part in teacher._flatten_layers()]
+    trainable += [(weight, weight.trainable) for weight in teacher.variables]
     try:
         distiller = _Distiller(
             _with_states(teacher, [theirs for _, theirs in pairs]),
             _with_states(student, [ours for ours, _ in pairs]),
-            losses,
-            weights,
+            _Distillation(temperature, logits, features),
             student_loss_weight=labels,
         )
-        distiller.compile(optimizer, _first(supervised, [_nothing] * len(rest)))
+        distiller.compile(optimizer, supervised)
         if isinstance(student, ZooModel):
             x, y = student.convert_inputs(x), student.to_arrays(y)
             student.check_inputs(x)
@@ -142,17 +136,27 @@ class _Distiller(distillation.Distiller):
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
-class _StatesDistillation(distillation.DistillationLoss):
-    """Compute the masked squared error of hidden states, relative to the teacher's variance."""
+class _Distillation(distillation.DistillationLoss):
+    """Weight the loss of outputs and, if the models return them, the errors of hidden states.
+
+    These are masked squared errors, relative to the teacher's variance.
+    """
+
+    def __init__(self, temperature, logits, features):
+        self.logits, self.features = logits, features
+        self.output = distillation.FeatureDistillation(keras.losses.MeanSquaredError())
+        if temperature:  # Keras 3.15 omits the softmax if given the name of the divergence
+            divergence = keras.losses.KLDivergence()
+            self.output = distillation.LogitsDistillation(temperature, divergence)
 
     def compute_loss(self, teacher_outputs, student_outputs, **kwargs):
-        count = len(teacher_outputs) // 2
-        masks = teacher_outputs[1 + count :]
-        errors = [
-            _relative_error(*each)
-            for each in zip(teacher_outputs[1:], student_outputs[1:], masks, strict=False)
-        ]
-        return sum(errors) / count
+        if not isinstance(teacher_outputs, tuple):
+            return self.logits * self.output.compute_loss(teacher_outputs, student_outputs)
+        (expected, *theirs), (given, *ours) = teacher_outputs, student_outputs
+        count = len(theirs) // 2  # hidden states, followed by their masks
+        states = zip(theirs[:count], ours[:count], theirs[count:], strict=True)
+        errors = sum(_relative_error(*each) for each in states) / count
+        return self.logits * self.output.compute_loss(expected, given) + self.features * errors
 
 
 def _relative_error(expected, given, mask):
@@ -164,22 +168,14 @@ def _relative_error(expected, given, mask):
 
 
 def _cross_entropy(y, logits):
-    dense = len(y.shape) == len(logits.shape) and y.shape[-1] == logits.shape[-1]
-    kind = (
-        keras.losses.CategoricalCrossentropy
-        if dense
-        else keras.losses.SparseCategoricalCrossentropy
-    )
+    kind = keras.losses.SparseCategoricalCrossentropy
+    if len(y.shape) == len(logits.shape) and y.shape[-1] == logits.shape[-1]:
+        kind = keras.losses.CategoricalCrossentropy
     return kind(from_logits=True)(y, logits)
 
 
 def _nothing(y, outputs):
     return 0.0
-
-
-def _first(loss, rest):
-    """Return the loss of the output, followed by those of hidden states and masks, if any."""
-    return (loss, *rest) if rest else loss  # Keras tracks lists, which then do not match outputs
 
 
 def _check_models(student, teacher):
@@ -259,8 +255,3 @@ def _with_states(model, states):
         model.input,
         tuple(ops.cast(tensor, "float32") for tensor in (model.output, *states, *masks)),
     )
-
-
-def _trainable(model):
-    """Return the layers and weights of a model, outermost first, and whether they are trainable."""
-    return [(part, part.trainable) for part in (*model._flatten_layers(), *model.variables)]

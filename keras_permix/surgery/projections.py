@@ -11,15 +11,10 @@ NAMES = ("query", "key", "value")
 
 
 def projections(layer):
-    """Return the projections of a mixer.
+    """Return the projections "query", "key", "value" and "output" that a built mixer has.
 
-    Args:
-        layer: Keras' `MultiHeadAttention`, or a mixer of this package, built.
-
-    Returns:
-        A dict that maps "query", "key", "value" and "output", if the mixer has them, to
-        `(kernel, bias)`. Kernels are `(channels, inner)`, or `(inner, channels)` for "output", with
-        contiguous heads. Biases are one vector, or `None`.
+    Each is `(kernel, bias)`. Kernels are `(channels, inner)`, or `(inner, channels)` for "output",
+    with contiguous heads. Biases are one vector, or `None`.
     """
     parts = {name: (dense.kernel, dense.bias) for name, dense in _denses(layer).items()}
     if isinstance(layer, SelfAttention):
@@ -36,17 +31,29 @@ def _flat(name, kernel, bias):
     return ops.reshape(kernel, shape), None if bias is None else ops.reshape(bias, (-1,))
 
 
-def freeze_projections(layer, other):
-    """Freeze the weights of projections that are frozen in another mixer.
+def copy_projections(layer, other):
+    """Copy the projections of another mixer that have the same size, and freeze the frozen ones.
 
-    A fused kernel is frozen if one of the copied projections is frozen.
+    A fused kernel is frozen if one of its projections is frozen in the other mixer.
     """
-    theirs = _denses(other)
-    for name, ours in _denses(layer).items():
+    given, sources = projections(other), _denses(other)
+    if isinstance(layer, SelfAttention):
+        own = projections(layer)
+        fits = {name for name in NAMES if name in given and _size(given, name) == _size(own, name)}
+        parts = [given[name] if name in fits else own[name] for name in NAMES]
+        kernel = ops.concatenate([kernel for kernel, _ in parts], axis=-1)
+        biases = [ops.zeros_like(kernel[0]) if bias is None else bias for kernel, bias in parts]
+        given |= dict.fromkeys(NAMES, (kernel, ops.concatenate(biases)))
+    for name, dense in _denses(layer).items():
+        if name in given and _size(given, name) == tuple(dense.kernel.shape):
+            kernel, bias = given[name]
+            assign_copy(dense.kernel, kernel)
+            if dense.bias is not None:
+                assign_copy(dense.bias, ops.zeros(dense.bias.shape) if bias is None else bias)
         for attribute in ("kernel", "bias"):
-            weight = getattr(ours, attribute, None)
-            example = getattr(theirs.get(name), attribute, None)
-            if weight is not None and example is not None and not example.trainable:
+            weight = getattr(dense, attribute)
+            source = getattr(sources.get(name), attribute, None)
+            if weight is not None and source is not None and not source.trainable:
                 weight.trainable = False
 
 
@@ -65,29 +72,5 @@ def _denses(layer):
     return denses
 
 
-def set_projections(layer, parts):
-    """Copy the projections of another mixer that have the same size."""
-    if "output" in parts and getattr(layer, "use_output_projection", False):
-        _set(layer.output_dense, parts["output"])
-    if isinstance(layer, TokenMixer) and layer.use_value_projection and "value" in parts:
-        _set(layer.value_dense, parts["value"])
-    if isinstance(layer, SelfAttention):
-        own = projections(layer)
-        fits = {name for name in NAMES if name in parts and _size(parts, name) == _size(own, name)}
-        given = [parts[name] if name in fits else own[name] for name in NAMES]
-        kernel = ops.concatenate([kernel for kernel, _ in given], axis=-1)
-        biases = [ops.zeros_like(kernel[0]) if bias is None else bias for kernel, bias in given]
-        _set(layer.qkv_dense, (kernel, ops.concatenate(biases)))
-
-
 def _size(parts, name):
     return tuple(parts[name][0].shape)
-
-
-def _set(dense, part):
-    kernel, bias = part
-    if tuple(kernel.shape) != tuple(dense.kernel.shape):
-        return
-    assign_copy(dense.kernel, kernel)
-    if dense.bias is not None:
-        assign_copy(dense.bias, ops.zeros(dense.bias.shape) if bias is None else bias)

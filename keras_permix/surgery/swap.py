@@ -9,13 +9,8 @@ import keras
 from keras_permix.layers.mixers import check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import assign_copy
-from keras_permix.surgery.choice import (
-    check_swappable,
-    fitting_arguments,
-    indices,
-    input_shape,
-)
-from keras_permix.surgery.projections import freeze_projections, projections, set_projections
+from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices, input_shape
+from keras_permix.surgery.projections import copy_projections
 from keras_permix.surgery.zoo_models import swap_in_zoo
 from keras_permix.zoo.model import ZooModel
 
@@ -100,12 +95,12 @@ def swap_mixer(
         if id(layer) not in swapped:
             return _remake(layer)
         arguments = {
-            **fitting_arguments(layer, spec),
             "dtype": layer.dtype_policy,
             "name": layer.name,
+            "dropout": layer.get_config().get("dropout", 0.0),
+            "ragged": None in input_shape(layer)[1:-1],  # for any number of tokens
+            **fitting_arguments(layer, spec),
         }
-        arguments["dropout"] = layer.get_config().get("dropout", 0.0)
-        arguments["ragged"] = None in input_shape(layer)[1:-1]  # for any number of tokens
         made.append(make_mixer(spec, swapped[id(layer)], len(found), **arguments))
         return made[-1]
 
@@ -212,8 +207,7 @@ def _transfer(old, new, swapped, make, made, seen):
             after = mixer
         seen.add(id(before))
         after.trainable = before.trainable
-        set_projections(after, projections(before))
-        freeze_projections(after, before)
+        copy_projections(after, before)
     return within
 
 

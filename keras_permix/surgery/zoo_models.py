@@ -10,7 +10,7 @@ from keras_permix.layers.mega.mega_block import check_mega_mixer
 from keras_permix.layers.mixers import check_mixer, mixer_at
 from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices
-from keras_permix.surgery.projections import freeze_projections, projections, set_projections
+from keras_permix.surgery.projections import copy_projections
 from keras_permix.utils.checks import check_named
 from keras_permix.zoo.graphormer import Graphormer
 from keras_permix.zoo.mega import MEGA
@@ -18,11 +18,7 @@ from keras_permix.zoo.presets.transfer import transfer_trainable
 
 
 def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
-    """Swap the mixers of a zoo model.
-
-    Weights with the same path are copied. Projections are copied between layers of
-    `keras_permix.layers.mixers.MIXERS` as well.
-    """
+    """Swap the mixers of a zoo model, and copy weights of the same path, and projections."""
     config = model.get_config()
     if "mixer" not in config:
         raise ValueError(
@@ -33,11 +29,12 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
     chosen = indices(layers, [f"block_{index}" for index in range(depth)])
     specs = [mixer_at(config["mixer"], index) for index in range(depth)]
     if isinstance(model, MEGA):
-        spec, changes = check_mega_mixer(mixer), {}
+        spec = check_mega_mixer(mixer)
         specs = [spec if index in chosen else old for index, old in enumerate(specs)]
+        changes: dict[str, Any] = {"mixer": specs}
         if not any(isinstance(spec, str) for spec in specs):
-            changes = {"chunk_size": None}  # requires attention
-        new = _remake(model, {**changes, "mixer": specs})
+            changes["chunk_size"] = None  # requires attention
+        new = _remake(model, changes)
         for index in chosen:
             _carry_gates(*(_block(one, index) for one in (model, new)))
         return new
@@ -52,8 +49,7 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
         specs[index] = {**fitting_arguments(layer, spec), **spec}
     new = _remake(model, {"mixer": specs})
     for index, layer in old.items():
-        set_projections(_mixer(new, index), projections(layer))
-        freeze_projections(_mixer(new, index), layer)
+        copy_projections(_mixer(new, index), layer)
     return new
 
 
@@ -85,10 +81,9 @@ def _carry_gates(old, new):
     if old.parts == new.parts:
         return
     for ours, theirs in zip(new.gate_dense.weights, old.gate_dense.weights, strict=True):
-        pieces = [_gates(weight, block) for weight, block in ((ours, new), (theirs, old))]
         merged = [
             after if tuple(before.shape) != tuple(after.shape) else before
-            for after, before in zip(*pieces, strict=True)
+            for after, before in zip(_gates(ours, new), _gates(theirs, old), strict=True)
         ]
         assign_copy(ours, ops.concatenate(merged, axis=-1))
         ours.trainable = theirs.trainable
