@@ -164,37 +164,28 @@ def _graph_slice_sort(layer, x, y):
     return x[0] * x[1] ** 2 * (x[2] + layer.num_heads)
 
 
+def _of_keras(*names):
+    return [getattr(keras.layers, name) for name in names]
+
+
+ONE_PER_OUTPUT = (
+    "BatchNormalization", "ELU", "GroupNormalization", "LayerNormalization", "LeakyReLU",
+    "Normalization", "PReLU", "ReLU", "RMSNormalization", "Softmax", "UnitNormalization",
+)  # fmt: skip
 Rule = Callable[[Any, tuple[int, ...], tuple[int, ...]], int]
 RULES: dict[type, Rule] = {
     keras.layers.Activation: _activation,
-    keras.layers.Conv1D: _convolution,
-    keras.layers.Conv1DTranspose: _transposed_convolution,
-    keras.layers.Conv2D: _convolution,
-    keras.layers.Conv2DTranspose: _transposed_convolution,
-    keras.layers.Conv3D: _convolution,
-    keras.layers.Conv3DTranspose: _transposed_convolution,
+    **dict.fromkeys(_of_keras("Conv1D", "Conv2D", "Conv3D"), _convolution),
+    **dict.fromkeys(
+        _of_keras("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), _transposed_convolution
+    ),
     keras.layers.Dense: _dense,
     keras.layers.DepthwiseConv1D: _depthwise_convolution,
     keras.layers.DepthwiseConv2D: _depthwise_convolution,
     keras.layers.EinsumDense: _einsum_dense,
     keras.layers.SeparableConv1D: _separable_convolution,
     keras.layers.SeparableConv2D: _separable_convolution,
-    **dict.fromkeys(
-        (
-            keras.layers.BatchNormalization,
-            keras.layers.ELU,
-            keras.layers.GroupNormalization,
-            keras.layers.LayerNormalization,
-            keras.layers.LeakyReLU,
-            keras.layers.Normalization,
-            keras.layers.PReLU,
-            keras.layers.ReLU,
-            keras.layers.RMSNormalization,
-            keras.layers.Softmax,
-            keras.layers.UnitNormalization,
-        ),
-        _one_per_output,
-    ),
+    **dict.fromkeys(_of_keras(*ONE_PER_OUTPUT), _one_per_output),
     ours.BlockDense: _block_dense,
     ours.ButterflyAttention: _local_attention,
     ours.DampedEMA: _damped_ema,
@@ -218,41 +209,26 @@ RULES: dict[type, Rule] = {
 RULES_OF_TWO: dict[type, Rule] = {keras.layers.MultiHeadAttention: _keras_attention}
 # Layers that move, select, pool, add or scale, or only contain other layers. The bias of Graphormer
 # multiplies only weights, once for all graphs.
+BY_AXES = (
+    "AveragePooling", "Cropping", "GlobalAveragePooling", "GlobalMaxPooling", "MaxPooling",
+    "SpatialDropout", "UpSampling", "ZeroPadding",
+)  # fmt: skip
 KERAS_FREE = (
-    "Add", "Average", "AveragePooling1D", "AveragePooling2D", "AveragePooling3D",
-    "Concatenate", "Cropping1D", "Cropping2D", "Cropping3D", "Dropout", "Embedding",
-    "Flatten", "GaussianDropout", "GaussianNoise", "GlobalAveragePooling1D",
-    "GlobalAveragePooling2D", "GlobalAveragePooling3D", "GlobalMaxPooling1D",
-    "GlobalMaxPooling2D", "GlobalMaxPooling3D", "Identity", "InputLayer", "Masking",
-    "MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "Maximum", "Minimum", "Multiply",
-    "Permute", "RepeatVector", "Rescaling", "Reshape", "Resizing", "SpatialDropout1D",
-    "SpatialDropout2D", "SpatialDropout3D", "Subtract", "UpSampling1D", "UpSampling2D",
-    "UpSampling3D", "ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D",
+    "Add", "Average", "Concatenate", "Dropout", "Embedding", "Flatten", "GaussianDropout",
+    "GaussianNoise", "Identity", "InputLayer", "Masking", "Maximum", "Minimum", "Multiply",
+    "Permute", "RepeatVector", "Rescaling", "Reshape", "Resizing", "Subtract",
+    *(f"{name}{axes}D" for name in BY_AXES for axes in (1, 2, 3)),
+)  # fmt: skip
+OWN_FREE = (
+    "ButterflyBlock", "ButterflyLinear", "ButterflyLinearMLP", "ButterflyMLP", "CausalCSP", "CSP",
+    "GraphEmbedding", "GraphormerBias", "GraphormerBlock", "MixerBlock", "MLPMixerBlock",
+    "PatchEmbedding", "PatchOnlyMixer", "PositionEmbedding", "RandomOrder", "SimpleAttentionBlock",
+    "SliceSort", "TokenEmbedding",
 )  # fmt: skip
 FREE = (
-    *(getattr(keras.layers, name) for name in KERAS_FREE),
-    Embedding,
-    ours.ButterflyBlock,
-    ours.ButterflyLinear,
-    ours.ButterflyLinearMLP,
-    ours.ButterflyMLP,
-    ours.CausalCSP,
-    ours.CSP,
-    ours.GraphEmbedding,
-    ours.GraphormerBias,
-    ours.GraphormerBlock,
-    MegaFeedForward,
-    ours.MixerBlock,
-    ours.MLPMixerBlock,
-    ours.PatchEmbedding,
-    ours.PatchOnlyMixer,
-    ours.PositionEmbedding,
-    ours.RandomOrder,
-    ours.SimpleAttentionBlock,
-    ours.SliceSort,
-    ours.TokenEmbedding,
-    FirstToken,
-    SplitPairs,
+    *_of_keras(*KERAS_FREE),
+    *(getattr(ours, name) for name in OWN_FREE),
+    *(Embedding, FirstToken, MegaFeedForward, SplitPairs),
 )
 # The same for layers of Keras and KerasHub models, by package and class.
 FREE_BY_NAME = (

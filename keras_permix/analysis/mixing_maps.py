@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_permix import layers as ours
 from keras_permix._typing import Layer, Model, Tensor
 from keras_permix.analysis.layer_maps import (
     maps_of_all,
@@ -16,24 +17,14 @@ from keras_permix.analysis.layer_maps import (
 )
 from keras_permix.analysis.residuals import as_tokens
 from keras_permix.analysis.watch import watched
-from keras_permix.layers.attention.local_attention import LocalAttention
-from keras_permix.layers.attention.simple_attention import SimpleAttention
-from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
-from keras_permix.layers.blocks.mixer_block import MixerBlock
-from keras_permix.layers.blocks.mlp_mixer_block import MLPMixerBlock
-from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
-from keras_permix.layers.mega.mega_block import MegaBlock
-from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
-from keras_permix.layers.mixing.slice_sort import SliceSort
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import flatten_map
 
 MIXING = (
-    keras.layers.MultiHeadAttention, MixingLayer, ButterflyBlock, MLPMixerBlock, MegaAttention,
-    GraphAttention,
+    keras.layers.MultiHeadAttention, MixingLayer, ours.ButterflyBlock, ours.MLPMixerBlock,
+    MegaAttention, GraphAttention,
 )  # fmt: skip
 
 
@@ -107,7 +98,7 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
 def _mixers(layer):
     """Return the layers that mix tokens, without those inside other mixers."""
     for part in layer._flatten_layers(include_self=False, recursive=False):
-        if isinstance(part, MegaBlock):
+        if isinstance(part, ours.MegaBlock):
             yield part.attention if part.attends else part.mixer  # not the moving average
         elif isinstance(part, MIXING):
             yield part
@@ -141,14 +132,14 @@ def _exact(layer, given, mask):
         maps = _sorted_maps(layer, first, rest[0], mask)
     elif isinstance(layer, GraphAttention):
         maps = ops.mean(layer.attention_maps(first, rest[0], mask), axis=1)
-    elif isinstance(layer, SimpleAttention):
+    elif isinstance(layer, ours.SimpleAttention):
         maps = abs(simple_attention_maps(layer, *flatten_map(first, mask))).mean(axis=1)
-    elif isinstance(layer, SoftmaxAttention) and not isinstance(layer, LocalAttention):
+    elif isinstance(layer, ours.SoftmaxAttention) and not isinstance(layer, ours.LocalAttention):
         masks = {name: given.get(name) for name in ("attention_mask", "use_causal_mask")}
         maps = ops.mean(layer.attention_maps(first, mask, **masks), axis=1)
-    elif isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP):
+    elif isinstance(layer, ours.CSP | ours.SliceSort) and not isinstance(layer, ours.SinkhornCSP):
         maps, kind = _permutations(layer, *flatten_map(first, mask)), "permutation"
-    elif isinstance(layer, ButterflyBlock) and _mixes_tokens(layer, given):
+    elif isinstance(layer, ours.ButterflyBlock) and _mixes_tokens(layer, given):
         blocks, marks = mixed_blocks(layer, first, mask)
         maps, kind = _exact(getattr(layer.block, "mixer", layer.block), {"inputs": blocks}, marks)
         maps = None if maps is None else maps_of_all(layer, maps, first.shape[1])
@@ -157,7 +148,7 @@ def _exact(layer, given, mask):
 
 def _mixes_tokens(butterfly, given):
     """Return whether a butterfly mixes along the tokens, without a separate attention mask."""
-    mixes = isinstance(butterfly.block, MixerBlock | MixingLayer) and butterfly.axis == 1
+    mixes = isinstance(butterfly.block, ours.MixerBlock | MixingLayer) and butterfly.axis == 1
     return mixes and given.get("attention_mask") is None
 
 
