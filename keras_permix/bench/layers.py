@@ -9,21 +9,17 @@ from keras_permix._typing import Layer, StrPath
 from keras_permix.bench.timing import medians, peak_megabytes, runners, seconds
 
 HEAD = 64  # channels
+
+
+def _cases(channels, *sizes):
+    return {f"{batch}x{tokens}": (batch, tokens, channels) for batch, tokens in sizes}
+
+
 # name -> (batch, tokens, channels): 8192 tokens per batch with attention, 65,536 without, and about
 # 250,000 for accelerators.
-SHORT = {"32x256": (32, 256, 256), "8x1024": (8, 1024, 256), "2x4096": (2, 4096, 256)}
-LONG = {
-    "64x1024": (64, 1024, 256),
-    "16x4096": (16, 4096, 256),
-    "4x16384": (4, 16384, 256),
-    "1x65536": (1, 65536, 256),
-}
-HUGE = {
-    "1280x196": (1280, 196, 768),
-    "256x1024": (256, 1024, 768),
-    "64x4096": (64, 4096, 768),
-    "16x16384": (16, 16384, 768),
-}
+SHORT = _cases(256, (32, 256), (8, 1024), (2, 4096))
+LONG = _cases(256, (64, 1024), (16, 4096), (4, 16384), (1, 65536))
+HUGE = _cases(768, (1280, 196), (256, 1024), (64, 4096), (16, 16384))
 CASES = {**SHORT, **LONG, **HUGE}
 OF_ACCELERATORS = tuple(HUGE)  # not run on a CPU by default
 COLUMNS = (
@@ -40,16 +36,9 @@ ATTENTION = "MultiHeadAttention"
 PROJECTIONS = {"2 projections": 2, "4 projections": 4}
 BLOCKS = "attention in blocks"
 # Layers of the long and huge cases; the short cases measure all layers.
-IN_LONG = (
-    "LinearAttention",
-    "FourierMixer",
-    "CSP",
-    "SliceSort",
-    "SimpleAttention",
-    "ButterflyBlock",
-    "DampedEMA",
-)
-IN_HUGE = (ATTENTION, "LinearAttention", "CSP", "SliceSort", "SimpleAttention", *PROJECTIONS)
+FAST = ("LinearAttention", "CSP", "SliceSort", "SimpleAttention")
+IN_LONG = (*FAST, "FourierMixer", "ButterflyBlock", "DampedEMA")
+IN_HUGE = (*FAST, ATTENTION, *PROJECTIONS)
 
 
 def makers(tokens: int, width: int, dtype: str) -> dict[str, Callable[[], Layer]]:

@@ -190,8 +190,7 @@ def make_peer(peer: str, sizes: dict[str, Any], batch: int, dtype: str) -> Conte
     shape = (sizes["image_size"], sizes["image_size"], 3)
     backbone = ViTBackbone(
         shape, sizes["patch_size"], sizes["num_layers"], HEADS, sizes["hidden_dim"],
-        sizes["mlp_dim"],
-        use_class_token=False, dtype=dtype,
+        sizes["mlp_dim"], use_class_token=False, dtype=dtype,
     )  # fmt: skip
     pooled = keras.layers.GlobalAveragePooling1D()(backbone.output)
     model = keras.Model(backbone.input, keras.layers.Dense(sizes["num_classes"])(pooled))

@@ -14,8 +14,6 @@ COLUMNS = (
     "task", "model", "scale", "seed", "changes", "score", "steps", "seconds", "parameters",
     "backend", "backend_version", "keras", "keras_permix", "commit", "machine", "date",
 )  # fmt: skip
-# Columns that identify a run.
-KEYS = ("task", "model", "scale", "seed", "changes")
 
 
 def read_results(path: StrPath) -> list[dict[str, str]]:
@@ -48,8 +46,8 @@ def append_result(path: StrPath, row: dict[str, Any]) -> None:
 
 def key_of(run: LRARun) -> dict[str, str]:
     """Return the columns that identify a run."""
-    values = (run.task, run.model, run.scale, run.seed, " ".join(run.overrides))
-    return dict(zip(KEYS, map(str, values), strict=True))
+    named = {"task": run.task, "model": run.model, "scale": run.scale, "seed": str(run.seed)}
+    return {**named, "changes": " ".join(run.overrides)}
 
 
 def holds(rows: list[dict[str, str]], run: LRARun) -> bool:

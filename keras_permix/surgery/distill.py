@@ -81,7 +81,7 @@ def distill(
             raise ValueError(f"`{name}` must be at least 0. Received: {name}={value}")
     if temperature is not None:
         check_positive("temperature", temperature)
-    shape = _output_shape(student)
+    shape = getattr(student, "output_shape", ())  # a subclassed model may have none
     if temperature is not None and shape[-1:] == (1,) and (logits or labels):
         raise ValueError(
             "A softmax over one output is constant: set `temperature=None`. "
@@ -182,7 +182,7 @@ def _check_models(student, teacher):
     for name, model in {"student": student, "teacher": teacher}.items():
         if not isinstance(model, keras.Model):
             raise TypeError(f"`{name}` must be a Keras model. Received: {name}={model!r}")
-        if not model.built or not isinstance(_output_shape(model), tuple):
+        if not model.built or not isinstance(getattr(model, "output_shape", ()), tuple):
             raise ValueError(
                 f"`{name}` must be built and have one output. Received: {name}={model.name}"
             )
@@ -192,11 +192,6 @@ def _check_models(student, teacher):
             "`student` and `teacher` must not share weights. Copy one with "
             f"`keras.models.clone_model`. Received: {len(shared)} shared weights"
         )
-
-
-def _output_shape(model):
-    """Return the shape of a model's output, or `()` for a subclassed model without one."""
-    return getattr(model, "output_shape", ())
 
 
 def _pairs(student, teacher, layers):
@@ -215,16 +210,15 @@ def _pairs(student, teacher, layers):
         layers = plain(layers)
         layers = [layers] if isinstance(layers, int | str) else layers
         layers = dict(zip(layers, layers, strict=True))
-    pairs = [
-        (_state(student, "student", ours), _state(teacher, "teacher", theirs))
-        for ours, theirs in layers.items()
-    ]
-    for layer, (ours, theirs) in zip(layers.items(), pairs, strict=True):
+    pairs = []
+    for first, second in layers.items():
+        ours, theirs = _state(student, "student", first), _state(teacher, "teacher", second)
         if ours.shape != theirs.shape:
             raise ValueError(
                 "`layers` must pair hidden states of the same shape. Received: "
-                f"{layer[0]!r} of {ours.shape} and {layer[1]!r} of {theirs.shape}"
+                f"{first!r} of {ours.shape} and {second!r} of {theirs.shape}"
             )
+        pairs.append((ours, theirs))
     return pairs
 
 

@@ -60,9 +60,6 @@ class MultiLabel(Classification):
     def num_classes(self) -> None:
         return None
 
-    def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        return self.augment(augmentation, seed)
-
     def of_classes(self, dataset: Dataset) -> Dataset:
         one_hot = np.eye(len(dataset.labels), dtype="float32")
         train, test = ((x, one_hot[classes]) for x, classes in (dataset.train, dataset.test))
@@ -119,7 +116,7 @@ def label_scores(targets: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _one_hot(augment, num_classes, inputs, labels, epoch, index):
-    """Augment a batch, and convert integer labels to one-hot vectors."""
+    """Augment a batch, and convert classes to one-hot vectors."""
     if augment is not None:
         inputs, labels = augment(inputs, labels, epoch, index)
     if labels.ndim == 1:
