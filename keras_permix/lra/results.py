@@ -71,13 +71,10 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
         "steps": run.recipe.epochs * (run.recipe.steps_per_epoch or 0),
         "seconds": round(seconds),
         "parameters": metadata["parameter_count"],
-        "backend": record["backend"],
         "backend_version": record.get("backend_version", ""),
-        "keras": record["keras"],
         "keras_permix": record["version"],
         "commit": " ".join(record["commits"]),
-        "machine": record["machine"],
-        "date": record["date"],
+        **{key: record[key] for key in ("backend", "keras", "machine", "date")},
     }
 
 

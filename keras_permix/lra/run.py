@@ -14,7 +14,6 @@ from keras_permix.training.run import Run
 SOURCE = "keras_permix/lra/recipes.py"
 # Values of a smoke run: a few steps of short texts or small images.
 SMOKE = dict(batch_size=2, epochs=2, steps_per_epoch=2, validation_samples=2, test_samples=2)
-SMOKE_LENGTH, SMOKE_SIDE = 256, 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,10 +52,10 @@ def lra_run(
     """
     values, overrides = lra_recipe(task, model, scale, seed), tuple(overrides)
     if smoke:
-        small = {"image_size": SMOKE_SIDE}
+        small = {"image_size": 16}
         if task in TEXTS:
             length = values["model"]["max_sequence_length"]
-            small = {"max_sequence_length": min(SMOKE_LENGTH, length)}
+            small = {"max_sequence_length": min(256, length)}
         values = merge(values, {**SMOKE, "model": small})
     recipe = make_recipe(merge(values, parse_overrides(overrides)), SOURCE)
     if recipe.steps_per_epoch is None:

@@ -55,10 +55,8 @@ class GraphRegression(Regression):
         inputs = self.model.make_inputs(seed, count + max(1, count // 4))
         degree = inputs["in_degree"]
         mean = ((degree - 1) * (degree > 0)).sum(1) / np.maximum((degree > 0).sum(1), 1)
-        outputs = self.model.output_shape[-1]
-        targets = np.repeat(mean[:, None], outputs, axis=1).astype("float32")
-        train, test = split_source((inputs, targets), count, len(targets) - count)
-        return Dataset("generated", train, test, tuple(f"y{number}" for number in range(outputs)))
+        train, test = split_source((inputs, mean), count, len(mean) - count)
+        return self.of_classes(Dataset("generated", train, test, ()))
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:
         self.augment(augmentation, seed)  # accepts only None
