@@ -81,7 +81,7 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
             "`inputs` must be a batch of one sample, and is required for models outside the zoo. "
             f"Received: inputs of shapes {_shapes(inputs)}"
         )
-    rules = {**dict.fromkeys(FREE, _nothing), **RULES, **(rules or {})}
+    rules = {**dict.fromkeys(FREE, lambda layer, x, y: 0), **RULES, **(rules or {})}
     layers = list(model._flatten_layers())
     # The softmax of Keras' attention, which not all backends call, is counted with the attention.
     counted = {id(layer._softmax) for layer in layers if type(layer) in RULES_OF_TWO}
@@ -91,9 +91,11 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     def note(layer, given, outputs):
         of_two = type(layer) in RULES_OF_TWO and type(layer) not in rules
         rule = (RULES_OF_TWO if of_two else rules).get(type(layer))
-        if rule is None and not _is_graph(layer) and _qualified_name(layer) not in FREE_BY_NAME:
-            unknown[id(layer)] = type(layer).__name__
         if rule is None:
+            name, package = type(layer).__name__, type(layer).__module__.partition(".")[0]
+            only_calls = isinstance(layer, keras.Sequential) or hasattr(layer, "operations")
+            if not only_calls and f"{package}.{name}" not in FREE_BY_NAME:
+                unknown[id(layer)] = name
             return
         shapes = _shapes(list(given.values()))
         macs = rule(layer, shapes[0], shapes[1] if of_two else _shapes(outputs)[0])
@@ -113,19 +115,6 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
         unknown[id(operation)] = type(operation).__name__
     names = sorted(unknown.values())
     return MACs(sum(by_layer.values()), by_layer, {name: names.count(name) for name in names})
-
-
-def _nothing(layer, x, y):
-    return 0
-
-
-def _qualified_name(layer):
-    return f"{type(layer).__module__.partition('.')[0]}.{type(layer).__name__}"
-
-
-def _is_graph(layer):
-    """Return whether a layer is a model that only calls other layers."""
-    return isinstance(layer, keras.Sequential) or hasattr(layer, "operations")
 
 
 def _operations(model):

@@ -44,7 +44,8 @@ class ImageTask(Task):
         load, own, more = _loader(spec["name"], spec.get("source"))
         if "name" in own:  # not for sets of the Long Range Arena
             check_set(spec, IMAGE_SETS, ("source",), f"set `source` to one of {', '.join(SOURCES)}")
-            check_choice("data.source", spec.get("source", SOURCES[0]), SOURCES)
+            if "source" in spec:
+                check_choice("data.source", spec["source"], SOURCES)
         check_options(spec, load, "source", *more, given=own)
 
     @classmethod

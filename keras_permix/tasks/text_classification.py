@@ -84,7 +84,9 @@ class TextTask(Task):
         if load in LISTOPS.values():
             self._prepare_listops()
             options.pop("source", None)
-            return load(length, *([data_dir] if load is load_listops else []), **options)
+            if load is load_listops:
+                options["data_dir"] = data_dir
+            return load(length, **options)
         if load is load_texts:
             load = partial(load, name, fields=self.fields, predicts=self.predicts)
         tokenizer = check_choice("tokenizer", options.pop("tokenizer", None), TOKENIZERS)
