@@ -77,10 +77,24 @@ def _heads(layer, x):
     return x[0] * layer.num_heads * tokens, tokens, head_dim
 
 
-def _softmax_attention(layer, x, y):
-    """Count scores, their softmax and the means of the values."""
+# Multiply-adds per query and head, from the layer, its tokens `n` and its `head_dim` `d`.
+PER_QUERY: dict[type, Callable[[Any, int, int], int]] = {
+    # features of queries and keys, products as in `SimpleAttention`, and divisors
+    ours.LinearAttention: lambda layer, n, d: 2 * d + 2 * d**2 + d,
+    # mixtures of keys and values, scores, their softmax, and the means
+    ours.LinformerAttention: lambda layer, n, d: layer.mixtures * (2 * d + 2 * d + 1),
+    # features of queries and keys with exponentials, then as in `LinearAttention`
+    ours.PerformerAttention: lambda layer, n, d: layer.features * (2 * (d + 1) + 2 * d + 1),
+    # the product of keys and values, and its product with the queries
+    ours.SimpleAttention: lambda layer, n, d: 2 * d**2,
+    # scores, their softmax and the means of the values
+    ours.SoftmaxAttention: lambda layer, n, d: n * (2 * d + 1),
+}
+
+
+def _attention(layer, x, y):
     queries, tokens, head_dim = _heads(layer, x)
-    return queries * tokens * (2 * head_dim + 1)
+    return queries * PER_QUERY[type(layer)](layer, tokens, head_dim)
 
 
 def _local_attention(layer, x, y):
@@ -89,31 +103,6 @@ def _local_attention(layer, x, y):
     size = layer.tokens_per_block(tokens)
     blocks = x[0] * -(-tokens // size)
     return blocks * layer.num_heads * size**2 * (2 * head_dim + 1)
-
-
-def _simple_attention(layer, x, y):
-    """Count the product of keys and values, and its product with the queries."""
-    queries, _, head_dim = _heads(layer, x)
-    return queries * 2 * head_dim**2
-
-
-def _linear_attention(layer, x, y):
-    """Count features of queries and keys, products as in `_simple_attention`, and divisors."""
-    queries, _, head_dim = _heads(layer, x)
-    return queries * (2 * head_dim + 2 * head_dim**2 + head_dim)
-
-
-def _performer_attention(layer, x, y):
-    """Count features of queries and keys with exponentials, then as in `_linear_attention`."""
-    queries, _, head_dim = _heads(layer, x)
-    features = layer.features
-    return queries * (2 * features * (head_dim + 1) + 2 * features * head_dim + features)
-
-
-def _linformer_attention(layer, x, y):
-    """Count mixtures of keys and values, scores, their softmax, and the means."""
-    queries, _, head_dim = _heads(layer, x)
-    return queries * layer.mixtures * (2 * head_dim + 2 * head_dim + 1)
 
 
 def _sinkhorn_csp(layer, x, y):
@@ -194,25 +183,21 @@ RULES: dict[type, Rule] = {
     GraphAttention: _graph_attention,
     GraphSliceSort: _graph_slice_sort,
     ours.ImagePreprocessor: _one_per_output,
-    ours.LinearAttention: _linear_attention,
-    ours.LinformerAttention: _linformer_attention,
     ours.LocalAttention: _local_attention,
     MegaAttention: _mega_attention,
     ours.MegaBlock: _mega_block,
-    ours.PerformerAttention: _performer_attention,
     ScaleNorm: _one_per_output,
-    ours.SimpleAttention: _simple_attention,
     ours.SinkhornCSP: _sinkhorn_csp,
-    ours.SoftmaxAttention: _softmax_attention,
+    **dict.fromkeys(PER_QUERY, _attention),
 }
 # Rules that take the shapes of queries and values.
 RULES_OF_TWO: dict[type, Rule] = {keras.layers.MultiHeadAttention: _keras_attention}
-# Layers that move, select, pool, add or scale, or only contain other layers. The bias of Graphormer
-# multiplies only weights, once for all graphs.
 BY_AXES = (
     "AveragePooling", "Cropping", "GlobalAveragePooling", "GlobalMaxPooling", "MaxPooling",
     "SpatialDropout", "UpSampling", "ZeroPadding",
 )  # fmt: skip
+# Layers that move, select, pool, add or scale, or only contain other layers. The bias of Graphormer
+# multiplies only weights, once for all graphs.
 KERAS_FREE = (
     "Add", "Average", "Concatenate", "Dropout", "Embedding", "Flatten", "GaussianDropout",
     "GaussianNoise", "Identity", "InputLayer", "Masking", "Maximum", "Minimum", "Multiply",
