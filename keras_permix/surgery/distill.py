@@ -94,7 +94,7 @@ def distill(
             "`logits` must be above 0, or `features` above 0 with `layers`. "
             f"Received: logits={logits}, features={features}, layers={layers}"
         )
-    supervised = _cross_entropy if temperature else keras.losses.MeanSquaredError()
+    supervised: Any = _cross_entropy if temperature else keras.losses.MeanSquaredError()
     if pairs:  # Lists would be tracked by Keras, and then not match the outputs.
         supervised = (supervised, *[_nothing] * (2 * len(pairs)))
     # Outermost first, since a layer changes those inside it.
