@@ -60,12 +60,8 @@ def find_recipe(recipe: StrPath) -> Path:
 
     A known name takes precedence over a file or folder of the same name.
 
-    Args:
-        recipe: A name (`"cspvit/cifar10"`), a path that ends in `.toml`, a folder of images, or a
-            file that lists images.
-
     Raises:
-        ValueError: for anything else.
+        ValueError: for an unknown name, or another path.
     """
     known, path = known_recipes(), Path(recipe)
     if isinstance(recipe, str) and recipe in known:

@@ -28,12 +28,6 @@ def images_recipe(path: Path) -> dict[str, Any]:
     numbers. Without it, all other columns are targets: numbers, or labels if they hold only 0 and 1
     and there are at least two. Unless the targets are classes, the recipe sets `model.predicts`.
 
-    Args:
-        path: Folder for `keras_permix.data.folder_images`, or file for `listed_images`.
-
-    Returns:
-        A dict of the recipe's values, without `init`.
-
     Raises:
         ValueError: for a folder with only one part, or an invalid column "split".
     """
@@ -58,16 +52,7 @@ def images_recipe(path: Path) -> dict[str, Any]:
 
 
 def check_start(path: Path) -> None:
-    """Raise an error for images without `init`, or for a list of samples other than images.
-
-    Args:
-        path: Path given as a recipe.
-
-    Raises:
-        ValueError: for a folder or a file that lists samples.
-    """
-    if not is_images(path):
-        return
+    """Raise a `ValueError` for images without `init`, or for a list of other samples."""
     rows = parse_rows(path.read_bytes(), path) if path.is_file() else []
     if rows and "path" not in rows[0]:
         raise ValueError(
@@ -82,14 +67,7 @@ def check_start(path: Path) -> None:
 
 
 def images_to_score(path: Path) -> dict[str, Any]:
-    """Return `data` of a recipe that scores the test part, or all images if there are no parts.
-
-    Args:
-        path: Folder or file, as for `images_recipe`.
-
-    Returns:
-        A dict.
-    """
+    """Return `data` of a recipe that scores the test part, or all images if there are no parts."""
     data = images_recipe(path)["data"]
     if data.pop("test_fraction", None) is None:
         return data
@@ -100,7 +78,7 @@ def _folder_split(folder):
     found = {path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != "."}
     found -= {"__MACOSX"}  # macOS zips
     parts = _parts(found)
-    if parts is None and found and all(part_called(name) for name in found):
+    if parts is None and found and all(map(part_called, found)):
         raise ValueError(
             "A folder of images must contain a folder per class, or train/ and one of "
             f"{', '.join(f'{name}/' for name in (*TEST, *VALIDATION))} with a folder per class. "
@@ -143,34 +121,32 @@ def _list_split(rows, file):
         return {"test_fraction": TEST_FRACTION}
     said = {str(row.get("split")) for row in rows}
     parts = _parts(said)
-    if parts is None or not all(part_called(name) for name in said):
+    if parts is None or not all(map(part_called, said)):
         raise ValueError(
             "The column `split` of a list of images must contain only train and one of "
-            f"{', '.join((*TEST, *VALIDATION))}. "
-            f"Received: {sorted(said)[:8]} in {file}"
+            f"{', '.join((*TEST, *VALIDATION))}. Received: {sorted(said)[:8]} in {file}"
         )
     return {"test": file.as_posix(), **parts}
 
 
-def part_called(name: str) -> tuple[str, ...] | None:
-    """Return the names of the part that a folder or a value of "split" belongs to, or `None`."""
-    return next((words for words in (TRAIN, TEST, VALIDATION) if name.lower() in words), None)
+def part_called(name: str) -> bool:
+    """Return whether a folder or a value of "split" is called like a part."""
+    return name.lower() in (*TRAIN, *TEST, *VALIDATION)
 
 
 def _parts(names):
     """Return `splits` and `validation` of a recipe's `data`, or `None` without parts."""
-    found: dict[Any, list[str]] = {}
-    for name in sorted(names):
-        found.setdefault(part_called(name), []).append(name)
-    if TRAIN not in found or TEST not in found and VALIDATION not in found:
+    train, test, validation = parts = [
+        [name for name in sorted(names) if name.lower() in words]
+        for words in (TRAIN, TEST, VALIDATION)
+    ]
+    if not train or not (test or validation):
         return None
-    for words in (TRAIN, TEST, VALIDATION):
-        if len(found.get(words, [])) > 1:
+    for part in parts:
+        if len(part) > 1:
             raise ValueError(
                 "Each part, for training, testing and validation, must have one name. "
-                f"Received: {' and '.join(map(repr, found[words]))}"
+                f"Received: {' and '.join(map(repr, part))}"
             )
-    train, test, validation = (found.get(words, [None])[0] for words in (TRAIN, TEST, VALIDATION))
-    if test is None or validation is None:
-        return {"splits": (train, test or validation)}
-    return {"splits": (train, test), "validation": validation}
+    found = {"splits": (*train, *(test or validation))}
+    return {**found, "validation": validation[0]} if test and validation else found

@@ -56,11 +56,9 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
 
 
 def read_values(path: Path, before: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Read the values of a recipe, including its `base` and `options`.
+    """Read the values of a recipe, including its `options` and its `base`.
 
-    Args:
-        path: Path of the recipe.
-        before: Recipes whose `base` leads to this one. Defaults to none.
+    The `base` of each recipe in `before` leads to this one.
     """
     if is_images(path):
         return images_recipe(path)

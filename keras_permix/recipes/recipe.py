@@ -7,7 +7,7 @@ import math
 import types
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, Required, TypedDict
 
 from keras_permix._typing import StrPath
 
@@ -40,15 +40,10 @@ class ModelTable(TypedDict, total=False):
     dtype: Annotated[None, Rule("omitted; set `precision` instead", lambda value: True)]
 
 
-class DataTable(TypedDict):
-    """List the required key of `[data]`."""
-
-    name: str
-
-
-class DataOptions(DataTable, total=False):
+class DataTable(TypedDict, total=False):
     """List keys of `[data]` that several loaders accept; `Task.check_data` checks which."""
 
+    name: Required[str]
     path: str | None
     train: str | Count | None
     test: str | Count | None
@@ -64,16 +59,11 @@ class DataOptions(DataTable, total=False):
     keep: Annotated[float, Rule("a number above 0, at most 1", lambda value: 0 < value <= 1)]
 
 
-class OptimizerTable(TypedDict):
-    """List the required keys of `[optimizer]`; Keras checks the others."""
-
-    name: str
-    learning_rate: Amount
-
-
-class OptimizerOptions(OptimizerTable, total=False):
+class OptimizerTable(TypedDict, total=False):
     """List keys of `[optimizer]` that are checked before Keras does."""
 
+    name: Required[str]
+    learning_rate: Required[Amount]
     weight_decay: Amount | None
     beta_1: Momentum
     beta_2: Momentum
@@ -113,9 +103,9 @@ class Recipe:
     """
 
     model: Annotated[dict[str, Any], ModelTable] = dataclasses.field(default_factory=dict)
-    data: Annotated[dict[str, Any], DataOptions]
+    data: Annotated[dict[str, Any], DataTable]
     augmentation: dict[str, Any] = dataclasses.field(default_factory=dict)
-    optimizer: Annotated[dict[str, Any], OptimizerOptions]
+    optimizer: Annotated[dict[str, Any], OptimizerTable]
     schedule: Schedule = Schedule()
     batch_size: Count = 128
     epochs: Count = 10
@@ -135,14 +125,7 @@ class Recipe:
 
 
 def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
-    """Make a `Recipe` from nested dicts.
-
-    Args:
-        values: Dict from the names of `Recipe`'s fields to values.
-        source: Origin of the values, for error messages.
-
-    Returns:
-        A `Recipe`.
+    """Make a `Recipe` from nested dicts; error messages name the `source` of the values.
 
     Raises:
         ValueError: for an unknown or missing key, or a value of a wrong type or range.
@@ -175,13 +158,8 @@ def _same_name(old, change):
 def check_table(values: dict[str, Any], table: Any, prefix: str, source: StrPath) -> None:
     """Check the keys and values of a table against the annotations of a class.
 
-    A dataclass lists all allowed keys, a `TypedDict` the keys that are checked.
-
-    Args:
-        values: The table.
-        table: `Recipe`, another dataclass, or a `TypedDict`.
-        prefix: Prefix of the keys in error messages, such as "optimizer.".
-        source: Origin of the values, for error messages.
+    A dataclass lists all allowed keys, a `TypedDict` the keys that are checked. In error messages,
+    the keys have a prefix such as "optimizer.".
 
     Raises:
         ValueError: for an unknown or missing key, or a wrong value.
@@ -202,25 +180,19 @@ def check_table(values: dict[str, Any], table: Any, prefix: str, source: StrPath
             f"{sorted(values)} in {source}"
         )
     for key, value in values.items():
-        if key in hints:
-            _check_value(f"{prefix}{key}", value, hints[key], source)
-
-
-def _check_value(name, value, hint, source):
-    if not _fits(value, hint):
-        raise ValueError(
-            f"`{name}` must be {_in_words(hint)}. Received: {name}={value!r} in {source}"
-        )
-    for table in (hint, *getattr(hint, "__metadata__", ())):
-        if isinstance(table, type) and (
-            dataclasses.is_dataclass(table) or typing.is_typeddict(table)
-        ):
-            check_table(value, table, f"{name}.", source)
+        name, hint = f"{prefix}{key}", hints.get(key, Any)
+        if hint is not Any and not _fits(value, hint):
+            raise ValueError(
+                f"`{name}` must be {_in_words(hint)}. Received: {name}={value!r} in {source}"
+            )
+        for inner in (hint, *getattr(hint, "__metadata__", ())):
+            if dataclasses.is_dataclass(inner) or typing.is_typeddict(inner):
+                check_table(value, inner, f"{name}.", source)
 
 
 def _fits(value, hint):
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
+    if origin in (Annotated, Required):
         rules = [rule for rule in parts[1:] if isinstance(rule, Rule)]
         return _fits(value, parts[0]) and all(rule.holds(value) for rule in rules)
     if origin is types.UnionType or origin is typing.Union:
@@ -231,16 +203,14 @@ def _fits(value, hint):
         return isinstance(value, list | tuple) and all(_fits(part, parts[0]) for part in value)
     if origin is dict or dataclasses.is_dataclass(hint):
         return isinstance(value, dict)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return isinstance(value, hint)
 
 
 def _in_words(hint):
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
+    if origin in (Annotated, Required):
         return next((part.words for part in parts if isinstance(part, Rule)), _in_words(parts[0]))
     if origin is types.UnionType or origin is typing.Union:
         return ", or ".join(map(_in_words, parts))
@@ -258,7 +228,7 @@ def _similar(key, hints, prefix):
     """Return the dotted name of the most similar known key, or `None`."""
     inner: dict[str, str] = {}
     if not prefix:
-        for name, table in (("optimizer", OptimizerOptions), ("schedule", Schedule)):
+        for name, table in (("optimizer", OptimizerTable), ("schedule", Schedule)):
             inner |= {part: f"{name}.{part}" for part in typing.get_type_hints(table)}
     close = difflib.get_close_matches(key, [*hints, *inner], n=1)
     return inner.get(close[0], f"{prefix}{close[0]}") if close else None

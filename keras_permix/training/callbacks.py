@@ -19,24 +19,19 @@ MEASURED = 20  # calls that the estimate measures, or the rest of the first epoc
 
 
 class Progress(keras.callbacks.Callback):
-    """Record the rows of the log, and seed each epoch.
+    """Record the rows of the log, one per finished epoch, and seed each epoch.
 
-    Args:
-        recipe: The `Recipe`.
-        rows: Rows of the log, one per finished epoch.
-        stream: Integers that separate the random numbers of this process from those of others;
-            empty for the first process.
+    `stream` separates the random numbers of this process from those of others; it is empty for the
+    first process.
     """
 
+    saved: list[Any] | None = None  # arguments of `load_weights_content`
+
     def __init__(
-        self,
-        recipe: Recipe,
-        rows: Iterable[dict[str, Any]] = (),
-        stream: tuple[int, ...] = (),
+        self, recipe: Recipe, rows: Iterable[dict[str, Any]] = (), stream: tuple[int, ...] = ()
     ) -> None:
         super().__init__()
         self.recipe, self.rows, self.stream = recipe, list(rows), stream
-        self.saved: list[Any] | None = None  # arguments of `load_weights_content`
 
     @property
     def epoch(self) -> int:
@@ -99,10 +94,7 @@ class StopWhereNotFinite(keras.callbacks.Callback):
     """Stop `fit` at the first loss or weight that is not finite.
 
     The loss is checked after each batch, the weights after each epoch. Place this callback before
-    those that save.
-
-    Args:
-        folder: Folder of the run, for the message.
+    those that save. The message names `folder`, the folder of the run.
 
     Raises:
         FloatingPointError: out of `fit`.
@@ -179,10 +171,6 @@ class Together(keras.callbacks.Callback):
     """Keep the devices and processes of a run together.
 
     Random numbers differ between devices. Metrics are summed over processes after the last batch.
-
-    Args:
-        distribution: The `Distribution` of the run.
-        validation_steps: Number of validation batches.
     """
 
     def __init__(self, distribution: Distribution, validation_steps: int) -> None:

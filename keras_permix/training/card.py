@@ -20,27 +20,16 @@ def write_card(
 ) -> str:
     """Write a model card: usage, scores, paper, recipe, training time, machine and limits.
 
-    Args:
-        model: The stored model.
-        run: The `Run`.
-        dataset: The `Dataset` with the test set.
-        scores: Dict of scores.
-        rows: Rows of the log.
-        record: `record` of a `Recorder`.
-        dtype: Dtype of the stored weights. Defaults to "float16".
-
-    Returns:
-        The card as a string.
+    `record` is that of the `Recorder`, and `dtype` the dtype of the stored weights.
     """
-    class_name = model.__class__.__name__
-    preset = (
-        f'"{run.name.split("/")[-1]}")'
-        if run.is_known
-        else '"preset")  # the folder next to this card'
-    )
-    recipe = run.recipe
+    class_name, recipe = type(model).__name__, run.recipe
+    preset = '"preset")  # the folder next to this card'
+    if run.is_known:
+        preset = f'"{run.name.split("/")[-1]}")'
     paper = recipe.paper or {}
     seconds = sum(row["seconds"] for row in rows)
+    taken = ", ".join(f"{key} {value}" for key, value in model.describe_input().items())
+    labels = [*dataset.labels[:10], *["…"] * (len(dataset.labels) > 10)]
     table = "\n".join(
         f"| {key} | {format_score(key, value)} | {paper.get(key.split('/')[-1], '–')} |"
         for key, value in scores.items()
@@ -63,8 +52,8 @@ model = {class_name}.from_preset({preset}
 
 {paper.get("note", "No paper reports this configuration.")}
 
-* Task: {str(model.task).replace("_", " ")}. Input: {_in_words(model.describe_input())}. Output: \
-{_some(dataset.labels)}.
+* Task: {str(model.task).replace("_", " ")}. Input: {taken or "see the class"}. Output: \
+{", ".join(labels)}.
 * Scores are computed in float32 from the stored {dtype} weights on \
 {_tested(recipe, dataset)}, {_when(record, recipe, rows)}.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; reproduce with \
@@ -115,11 +104,3 @@ def _when(record, recipe, rows):
         best = min(rows, key=lambda row: row["val_loss"])["epoch"]
         return f"after epoch {best}, which has the lowest validation loss"
     return "after the last epoch (not selected by test scores)"
-
-
-def _in_words(description):
-    return ", ".join(f"{key} {value}" for key, value in description.items()) or "see the class"
-
-
-def _some(labels):
-    return ", ".join([*labels[:10], *(["…"] if len(labels) > 10 else [])])

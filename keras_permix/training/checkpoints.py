@@ -1,8 +1,6 @@
 """Write and read the checkpoints of a run atomically, with checksums."""
 
 import json
-import os
-import re
 import shutil
 import warnings
 from pathlib import Path
@@ -22,13 +20,6 @@ def save_checkpoint(
 ) -> None:
     """Write the checkpoint of an epoch, and remove all except the last two and the best.
 
-    Args:
-        folder: Folder of all checkpoints.
-        epoch: Number of finished epochs.
-        state: Values that JSON can hold.
-        weights: Bytes of a weights file.
-        best: Number of the best epoch, whose checkpoint is kept. Defaults to `None`.
-
     Raises:
         OSError: if it cannot be written; the previous checkpoint is unchanged.
     """
@@ -40,20 +31,15 @@ def save_checkpoint(
         for name, content in files.items():
             write_bytes(partial / name, content)
     for path in _newest_first(folder)[GENERATIONS:]:
-        if path.name == _name(best):
-            continue
-        shutil.rmtree(path, ignore_errors=True)
+        if path.name != _name(best or 0):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | None:
     """Read the newest complete checkpoint, and warn about newer ones that are damaged.
 
-    Args:
-        folder: Folder of all checkpoints.
-
     Returns:
-        `(state, weights, path)`, where `path` is the file of the weights; `None` without
-        checkpoints.
+        The state, the bytes of the weights and the path of their file; `None` without checkpoints.
 
     Raises:
         ValueError: if all checkpoints are damaged.
@@ -77,14 +63,7 @@ def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | Non
 
 
 def read_weights(folder: StrPath, epoch: int) -> tuple[bytes, Path]:
-    """Read the weights of an epoch's checkpoint.
-
-    Args:
-        folder: Folder of all checkpoints.
-        epoch: Number of the epoch, from 1.
-
-    Returns:
-        `(weights, path)`: the bytes and their file.
+    """Return the weights of an epoch's checkpoint and the path of their file.
 
     Raises:
         OSError: if the checkpoint does not exist.
@@ -95,17 +74,13 @@ def read_weights(folder: StrPath, epoch: int) -> tuple[bytes, Path]:
 
 
 def _name(epoch):
-    return "" if epoch is None else f"epoch_{epoch:04d}"
+    return f"epoch_{epoch:04d}"
 
 
 def _newest_first(folder):
     """List the folders of checkpoints, including incomplete ones."""
-    names = os.listdir(folder) if Path(folder).is_dir() else []
-    epochs = (re.fullmatch(r"epoch_(\d+)", name) for name in names)
-    return [
-        Path(folder) / found[0]
-        for found in sorted(filter(None, epochs), key=lambda found: int(found[1]), reverse=True)
-    ]
+    paths = [path for path in Path(folder).glob("epoch_*") if path.name[6:].isdecimal()]
+    return sorted(paths, key=lambda path: int(path.name[6:]), reverse=True)
 
 
 def _read(path):

@@ -8,7 +8,7 @@ from keras_permix.data import Dataset
 from keras_permix.data.dataset import some
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import TASKS, Task
-from keras_permix.training.model import class_of, with_class
+from keras_permix.training.model import with_class
 
 SMOKE_SAMPLES = 32
 
@@ -16,16 +16,13 @@ SMOKE_SAMPLES = 32
 def check_data(recipe: Recipe) -> None:
     """Check that the task of a recipe's model can load its data, without making the model.
 
-    Args:
-        recipe: The `Recipe`.
-
     Raises:
         ValueError: for an unknown model class, data set or option.
     """
     recipe = with_class(recipe)
     stored = zoo.preset_info(recipe.init).config if recipe.init else {}
-    task = class_of(recipe).task_for({**stored, **recipe.model})
-    TASKS[task].check_data(recipe.data)
+    model = zoo.MODELS[recipe.model["class_name"]]
+    TASKS[model.task_for({**stored, **recipe.model})].check_data(recipe.data)
 
 
 def load_data(
@@ -34,15 +31,6 @@ def load_data(
     """Load the data of a recipe, or a few samples for a smoke run.
 
     A smoke run uses generated data, or a few of your files, since reading them may fail.
-
-    Args:
-        task: The task of the recipe's model.
-        recipe: The `Recipe`.
-        data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
-        smoke: Whether this is a smoke run. Defaults to `False`.
-
-    Returns:
-        A `keras_permix.data.Dataset`.
 
     Raises:
         OSError: for data that cannot be read or downloaded.

@@ -140,13 +140,6 @@ def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
 
     The weights average to one per sample, like scikit-learn's "balanced" weights.
 
-    Args:
-        dataset: The `Dataset`.
-        task: The `Task` of the model.
-
-    Returns:
-        A dict from class index to weight.
-
     Raises:
         ValueError: for a task without classes, or labels that are read together with samples.
     """
@@ -175,19 +168,15 @@ def described(
     >>> described(pets, 16, None)
     'pets: 38 samples, 6 test samples, 2 classes; 2 steps of 16 per epoch, 6 samples unused'
     """
-    count, size, steps = size_of(dataset.train[0]), batch_size, steps_per_epoch
-    kinds = len(dataset.labels)
-    names = counted(kinds, predicts.rstrip("s")) if predicts != "class" else f"{kinds:,} classes"
-    watched = (
-        "" if dataset.validation is None else f"{size_of(dataset.validation[0]):,} validation, "
-    )
-    left_out = 0 if steps else count % size
+    count, kinds = size_of(dataset.train[0]), len(dataset.labels)
+    parts = [counted(count, "sample"), counted(size_of(dataset.test[0]), "test sample")]
+    if dataset.validation is not None:
+        parts.insert(1, f"{size_of(dataset.validation[0]):,} validation")
+    parts.append(f"{kinds:,} classes" if predicts == "class" else counted(kinds, predicts[:-1]))
+    steps = counted(steps_per_epoch or count // batch_size, "step")
+    left_out = 0 if steps_per_epoch else count % batch_size
     more = f", {counted(left_out, 'sample')} unused" if left_out else ""
-    tested = f"{watched}{counted(size_of(dataset.test[0]), 'test sample')}"
-    return (
-        f"{dataset.name}: {counted(count, 'sample')}, {tested}, {names}; "
-        f"{counted(steps or count // size, 'step')} of {size:,} per epoch{more}"
-    )
+    return f"{dataset.name}: {', '.join(parts)}; {steps} of {batch_size:,} per epoch{more}"
 
 
 def _begin(out, recipe, dataset, distribution):

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import keras
 
@@ -22,25 +21,28 @@ from keras_permix.zoo.presets.transfer import transfer_trainable
 def with_class(recipe: Recipe) -> Recipe:
     """Return the recipe with the class of its `init` preset in `model`.
 
-    Args:
-        recipe: The `Recipe`.
-
     Raises:
-        ValueError: if the preset is of another class, or `init` names a run that does not exist.
+        ValueError: for an unknown class, a preset of another class, or an `init` that names a run
+            that does not exist.
     """
-    if not recipe.init:
-        return recipe
-    if is_run(recipe.init) and not Path(recipe.init).is_dir():
+    model = recipe.model
+    if recipe.init:
+        if is_run(recipe.init) and not Path(recipe.init).is_dir():
+            raise ValueError(
+                "`init` names a run that does not exist. Train it first by the command at the top "
+                f"of the recipe. Received: init={recipe.init!r}"
+            )
+        found = zoo.preset_info(recipe.init).class_name
+        model = {"class_name": found, **model}
+        if model["class_name"] != found:
+            raise ValueError(
+                f"`init` must be a preset of the recipe's class {model['class_name']}. "
+                f"Received: init={recipe.init!r} of class {found}"
+            )
+    name = model.get("class_name")
+    if name not in zoo.MODELS:
         raise ValueError(
-            "`init` names a run that does not exist. Train it first by the command at the top of "
-            f"the recipe. Received: init={recipe.init!r}"
-        )
-    found = zoo.preset_info(recipe.init).class_name
-    model = {"class_name": found, **recipe.model}
-    if model["class_name"] != found:
-        raise ValueError(
-            f"`init` must be a preset of the recipe's class {model['class_name']}. "
-            f"Received: init={recipe.init!r} of class {found}"
+            f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
         )
     return replace(recipe, model=model)
 
@@ -74,31 +76,13 @@ def make_model(recipe: Recipe) -> Model:
     ('CSPViT', 1)
     """
     recipe = with_class(recipe)
-    found = class_of(recipe)
     spec = {key: value for key, value in recipe.model.items() if value is not None}
-    del spec["class_name"]
-    keras.utils.set_random_seed(recipe.seed)
     spec["dtype"] = recipe.precision
-    if recipe.init:
-        made = load_preset(found, recipe.init, **spec)
-    else:
-        made = found(**spec)
+    found = zoo.MODELS[spec.pop("class_name")]
+    keras.utils.set_random_seed(recipe.seed)
+    made = load_preset(found, recipe.init, **spec) if recipe.init else found(**spec)
     freeze(made, recipe.freeze)
     return made
-
-
-def class_of(recipe: Recipe) -> Any:
-    """Return the model class that a recipe names.
-
-    Raises:
-        ValueError: for an unknown class.
-    """
-    name = recipe.model.get("class_name")
-    if name not in zoo.MODELS:
-        raise ValueError(
-            f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
-        )
-    return zoo.MODELS[name]
 
 
 def fit_outputs(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
@@ -106,15 +90,7 @@ def fit_outputs(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
 
     The head has one output per label unless the recipe sets `num_classes`. A preset keeps its head
     and scale if the labels are those of the preset. Values of the recipe take precedence over
-    `Task.scale` and `Task.domain`.
-
-    Args:
-        model: Model from `make_model`.
-        recipe: The `Recipe`.
-        dataset: The `Dataset` to train on.
-
-    Returns:
-        The model, or a copy, whose head is initialized to zeros if it is new.
+    `Task.scale` and `Task.domain`. The result may be a copy; a new head is initialized to zeros.
     """
     labels = tuple(dataset.labels)
     same = recipe.init and labels == model.labels
@@ -138,26 +114,18 @@ def fit_outputs(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
 
 
 def take_assets(model: Model, folder: StrPath) -> None:
-    """Load the assets of a resumed run, such as its tokenizer, into the model.
-
-    Args:
-        model: A `ZooModel`.
-        folder: Folder of the run. Ignored without checkpoints.
-    """
-    if not (Path(folder) / "checkpoints").is_dir():
-        return
+    """Load the assets of a resumed run, such as its tokenizer, into the model."""
+    folder = Path(folder)
     for name, file in model.asset_files.items():
-        if (Path(folder) / file).is_file():
-            setattr(model, name, Path(folder) / file)
+        if (folder / "checkpoints").is_dir() and (folder / file).is_file():
+            setattr(model, name, folder / file)
 
 
 def freeze(model: Model, parts: str | Iterable[str] | None) -> None:
     """Freeze parts of a model.
 
-    Args:
-        model: A `ZooModel`.
-        parts: `None`, "backbone" for all layers except the head, or names of layers, which may
-            contain `*`, such as `["patch_embedding", "block_*"]`.
+    They are "backbone", all layers except the head, or names of layers, which may contain `*`, such
+    as `["patch_embedding", "block_*"]`.
 
     Raises:
         ValueError: for a name that matches no layer, or if no trainable weight remains.

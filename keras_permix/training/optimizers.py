@@ -143,13 +143,6 @@ def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
 
     Biases, normalization parameters, class tokens and position tables have no weight decay.
 
-    Args:
-        recipe: The `Recipe`.
-        steps_per_epoch: Steps per epoch.
-
-    Returns:
-        A Keras optimizer.
-
     Raises:
         ValueError: for an unknown optimizer, schedule or argument.
     """
@@ -173,13 +166,6 @@ def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
 
 def make_schedule(recipe: Recipe, steps_per_epoch: int) -> WarmupDecay:
     """Make the learning-rate schedule of a recipe.
-
-    Args:
-        recipe: The `Recipe`.
-        steps_per_epoch: Steps per epoch.
-
-    Returns:
-        A `WarmupDecay`.
 
     Raises:
         ValueError: for a warm-up given both in epochs and in steps.

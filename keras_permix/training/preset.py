@@ -58,9 +58,13 @@ def write_preset(
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}
     stored = type(model).from_config(config)
     weights = [_in_float32(ops.convert_to_numpy(weight.value)) for weight in model.weights]
-    fits = run.recipe.store == "float16" and all(map(_fits_float16, weights))
+    floats = [weight for weight in weights if weight.dtype.kind == "f"]
+    largest = max(np.abs(weight).max(initial=0) for weight in floats)
+    fits = run.recipe.store == "float16" and largest <= np.finfo("float16").max
+    for weight in floats if fits else ():
+        weight[...] = weight.astype("float16")  # The stored weights are scored.
     dtype = "float16" if fits else None
-    stored.set_weights([_through_float16(w) for w in weights] if dtype else weights)
+    stored.set_weights(weights)
     task = task_of(stored)
     measured = task.evaluate(dataset.test, run.recipe.batch_size) | task.baseline(dataset)
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.4g}") for key, v in measured.items()}
@@ -84,34 +88,17 @@ def write_preset(
 
 
 def _in_float32(weight):
-    """Return a weight in float32 if it is a float."""
+    """Return a copy of a weight, in float32 if it is a float."""
     is_float = keras.backend.is_float_dtype(weight.dtype.name)
-    return weight.astype("float32") if is_float else weight
-
-
-def _fits_float16(weight):
-    return weight.dtype.kind != "f" or np.abs(weight).max(initial=0) <= np.finfo("float16").max
-
-
-def _through_float16(weight):
-    if weight.dtype.kind != "f":
-        return weight
-    return weight.astype("float16").astype(weight.dtype)
+    return weight.astype("float32" if is_float else weight.dtype)
 
 
 def finished_scores(
     run: Run, folder: StrPath, data_dir: StrPath | None = None
 ) -> dict[str, float] | None:
-    """Read the scores of a finished run.
+    """Return the scores of a finished run, or `None`.
 
-    Args:
-        run: The `Run`.
-        folder: Folder of the run.
-        data_dir: Folder with data files. Your files are compared with those of the run if they
-            still exist; named data sets are not. Defaults to `None`.
-
-    Returns:
-        A dict of scores, or `None` if the run is not finished.
+    Your files are compared with those of the run if they still exist; named data sets are not.
 
     Raises:
         ValueError: if the folder holds a run of another recipe or other data, or only damaged

@@ -96,14 +96,18 @@ def plan_run(
         values = load_recipe(recipe, option, **merge({**SMOKE, **fresh}, changes))
     if "class_name" not in values.model:
         values = with_class(values)
-    path = find_recipe(recipe)
-    folder = path.resolve().parent if path.name == RECIPE_FILE else path.resolve()
-    preset = "_".join(filter(None, [folder.name if folder.is_dir() else folder.stem, option]))
-    homes = [home for home in recipe_folders() if path.resolve().is_relative_to(home)]
-    known = path.resolve().relative_to(homes[0]).as_posix() if homes else None
+    found = find_recipe(recipe)
+    path = found.resolve()
+    folder = path.parent if found.name == RECIPE_FILE else path
+    preset = folder.name if folder.is_dir() else folder.stem
+    homes = [home for home in recipe_folders() if path.is_relative_to(home)]
+    known = path.relative_to(homes[0]).as_posix() if homes else None
     words = ["permix", "train", str(Path(known).parent.as_posix() if known else recipe)]
-    words += ["--option", option] if option else []
-    words += [word for override in format_overrides(changes) for word in _words(override)]
+    if option:
+        preset, words = f"{preset}_{option}", [*words, "--option", option]
+    for override in format_overrides(changes):
+        key, _, value = override.partition("=")
+        words += [f"--{key}", value] if key in FLAGS else ["--set", override]
     return Run(
         recipe=values,
         name=f"{values.model['class_name'].lower()}/{preset}",
@@ -115,22 +119,11 @@ def plan_run(
     )
 
 
-def _words(override):
-    """Return the words of a command that set an override."""
-    key, _, value = override.partition("=")
-    return (f"--{key}", value) if key in FLAGS else ("--set", override)
-
-
 class Recorder(keras.callbacks.Callback):
     """Write the record of a run, and its model's assets, at the beginning of each epoch.
 
     Date, machine and versions are those of the last epoch. A run that is resumed by another commit
-    or with other callbacks records both.
-
-    Args:
-        folder: Folder of the run.
-        run: The `Run`.
-        callbacks: Callbacks that the recipe does not define. Defaults to none.
+    or with other callbacks, which the recipe does not define, records both.
     """
 
     def __init__(self, folder: StrPath, run: Run, callbacks: Iterable[Any] = ()) -> None:
@@ -174,12 +167,6 @@ def _now():
 
 def read_record(folder: StrPath) -> dict[str, Any]:
     """Read the record of a run.
-
-    Args:
-        folder: Folder of the run.
-
-    Returns:
-        A dict.
 
     Raises:
         ValueError: for a missing or damaged record.

@@ -20,27 +20,15 @@ from keras_permix.training.checkpoints import (
     read_weights,
     save_checkpoint,
 )
-from keras_permix.utils.files import (
-    hold_folder,
-    release_folder,
-    sweep,
-    write_bytes,
-    write_text,
-)
+from keras_permix.utils.files import hold_folder, release_folder, sweep, write_bytes, write_text
 from keras_permix.utils.tables import format_csv
 from keras_permix.zoo.presets.weights import load_weights_content
 
 PATH_KEYS = ("path", "train", "test")  # keys of a recipe's `data` for files and folders
 # Names that a run writes, besides its record.
 WRITTEN = (
-    "README.md",
-    "checkpoints",
-    "curves.png",
-    "log.csv",
-    "preset",
-    "tensorboard",
-    TOKENIZER_FILE,
-)
+    "README.md", "checkpoints", "curves.png", "log.csv", "preset", "tensorboard", TOKENIZER_FILE
+)  # fmt: skip
 RECORD = "run.json"
 NEEDED = ("matplotlib", "tensorboard")  # for curves and events
 
@@ -51,12 +39,7 @@ class RunFolder(Progress):
     A checkpoint holds an epoch's weights, optimizer state and log rows; the last two are kept.
     `log.csv`, `curves.png` and `tensorboard/` are written from these rows, so that a resumed run
     has the same log. The folder is locked until `utils.files.release_folder` is called or the
-    process ends.
-
-    Args:
-        path: Folder of the run. Created if absent.
-        recipe: The `Recipe`. A run resumes only with the recipe that started it.
-        data: `fingerprint` of the data, compared on resuming. Defaults to `None`, no comparison.
+    process ends. `data` is the `fingerprint` of the data, or `None` to compare no data.
 
     Raises:
         ImportError: if matplotlib or TensorBoard is not installed.
@@ -76,17 +59,14 @@ class RunFolder(Progress):
                 f"folder. Received: {self.path}"
             )
         try:
-            self._resume(data)
+            self._resume()
         except BaseException:
             release_folder(self.path)
             raise
 
     def keep(self, weights: bytes) -> None:
-        state = {
-            "recipe": _plain(dataclasses.asdict(self.recipe)),
-            "rows": self.rows,
-            "data": self.data,
-        }
+        recipe = dataclasses.asdict(self.recipe)
+        state = {"recipe": recipe, "rows": self.rows, "data": self.data}
         save_checkpoint(self.path / "checkpoints", self.epoch, state, weights, self.best)
         self._write()
 
@@ -105,9 +85,6 @@ class RunFolder(Progress):
     def check_data(self, data: dict[str, Any] | None) -> None:
         """Compare data with those that the run started with, unless either is unknown.
 
-        Args:
-            data: `fingerprint` of the data, or `None`.
-
         Raises:
             ValueError: for other data.
         """
@@ -120,21 +97,21 @@ class RunFolder(Progress):
                 f"{[began.get(key) for key in differ]}, and now {[now.get(key) for key in differ]}"
             )
 
-    def _resume(self, data):
+    def _resume(self):
         sweep(self.path)
         found = load_checkpoint(self.path / "checkpoints")
         if found is None:
             return
         state, *self.saved = found
-        now = dataclasses.asdict(self.recipe)
-        old, new = (_comparable(recipe) for recipe in (state["recipe"], now))
+        old, new = _comparable(state["recipe"]), _comparable(dataclasses.asdict(self.recipe))
         changed = [key for key in new if old.get(key) != new[key]]
         if changed:
             raise ValueError(
                 "A run must be resumed with the recipe that it started with. Pass another `--out` "
                 f"folder or the old values. Received: {self.path}, where {changed} differ"
             )
-        self.rows, self.data = state["rows"], state.get("data") or self.data
+        self.rows, data = state["rows"], self.data
+        self.data = state.get("data") or data
         self.check_data(data)
         log = self.path / "log.csv"
         if not log.is_file() or log.read_text(encoding="utf-8") != format_csv(self.rows):
@@ -146,10 +123,7 @@ def check_place(
 ) -> None:
     """Check that a run can be stored in a folder, without changing it.
 
-    Args:
-        path: Folder of the run, which may be absent.
-        data: `data` of the recipe. A run inside a folder of training images would become a class.
-        data_dir: Folder that its paths are relative to. Defaults to `None`, the current folder.
+    `data` is that of the recipe: a run inside a folder of training images would become a class.
 
     Raises:
         ImportError: if matplotlib or TensorBoard is not installed.
@@ -190,7 +164,7 @@ def _has_files(path):
 
 def _comparable(recipe):
     """Return the values of a recipe that a resumed run must share, with resolved paths."""
-    recipe = _plain({key: value for key, value in recipe.items() if key != "paper"})
+    recipe = json.loads(json.dumps({**recipe, "paper": None}))  # as a checkpoint stores it
     data = recipe.get("data", {})
     for key in PATH_KEYS:
         if isinstance(data.get(key), str):
@@ -198,19 +172,11 @@ def _comparable(recipe):
     return recipe
 
 
-def _plain(value):
-    """Return a value as JSON reads it back."""
-    return json.loads(json.dumps(value))
-
-
 def write_events(folder: Path, rows: list[dict[str, Any]]) -> None:
     """Write the rows of a log as TensorBoard scalars, one file per epoch.
 
-    TensorBoard reads new files but not changes of a file that it has read.
-
-    Args:
-        folder: Folder of the events.
-        rows: Rows of the log. The last one is always written, others only if their file is absent.
+    TensorBoard reads new files but not changes of a file that it has read. The last row is always
+    written, others only if their file is absent.
     """
     # Keras' callback requires TensorFlow, and `tensorboard.summary.Writer` imports it.
     from tensorboard.compat.proto.event_pb2 import Event

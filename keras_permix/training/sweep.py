@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.recipes.load import (
-    format_overrides,
-    format_value,
-    parse_overrides,
-    parse_value,
-)
+from keras_permix.recipes.load import format_overrides, format_value, parse_overrides, parse_value
 from keras_permix.recipes.recipe import merge
 from keras_permix.training.data import check_data
 from keras_permix.training.preset import finished_scores
@@ -77,16 +72,15 @@ def sweep(
         raise ValueError(
             f"`grid` must contain a key, and at least one value per key. Received: grid={grid}"
         )
+    keys = [*grid, "seed"]
     plans = []
-    for combination in itertools.product(*grid.values()):
-        values = [_override(key, value) for key, value in zip(grid, combination, strict=True)]
-        for seed in range(seeds):
-            words = [*values, f"seed={seed}"]
-            run = plan_run(recipe, option, smoke, **merge(changes, parse_overrides(words)))
-            check_data(run.recipe)
-            row = dict(word.split("=", 1) for word in words)
-            name = "_".join(f"{key.split('.')[-1]}={value}" for key, value in row.items())
-            plans.append((run, row, re.sub(r"[^\w.=+-]+", "-", name)))
+    for values in itertools.product(*grid.values(), range(seeds)):
+        words = [_override(key, value) for key, value in zip(keys, values, strict=True)]
+        run = plan_run(recipe, option, smoke, **merge(changes, parse_overrides(words)))
+        check_data(run.recipe)
+        row = dict(word.split("=", 1) for word in words)
+        name = "_".join(f"{key.split('.')[-1]}={value}" for key, value in row.items())
+        plans.append((run, row, re.sub(r"[^\w.=+-]+", "-", name)))
     table = Path(out, "sweep.csv")
     known = {}
     if table.is_file():
@@ -126,11 +120,6 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
 
     Raises:
         ValueError: for a string of another form, or a key that is given twice.
-
-    Example:
-
-    >>> parse_grid(["model.mixer=csp,slice_sort", "model.num_layers=2,4"])
-    {'model.mixer': ['csp', 'slice_sort'], 'model.num_layers': [2, 4]}
     """
     grid: dict[str, list[Any]] = {}
     for text in texts:

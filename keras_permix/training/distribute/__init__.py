@@ -66,8 +66,10 @@ def _start(kind):
         )
     engine = import_module(f"keras_permix.training.distribute.{running.name()}")
     found = engine.start("model" if kind == "model" else "data")
-    if kind == "auto" or found.devices > 1:
-        return found if found.devices > 1 else Distribution()
+    if found.devices > 1:
+        return found
+    if kind == "auto":
+        return Distribution()
     found.close()
     raise ValueError(
         f"`distribute={kind!r}` requires several devices or processes. {engine.HINT} "

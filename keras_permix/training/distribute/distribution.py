@@ -85,9 +85,7 @@ class Distribution:
     def from_chief(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function in the first process, and return its result in all processes.
 
-        Args:
-            function: Function whose result JSON can hold.
-            *arguments: Arguments of the function.
+        JSON must be able to hold the result.
 
         Raises:
             Exception: the exception of the function, in the first process.
@@ -145,21 +143,16 @@ class Processes(Distribution):
 
     Gradients are averaged over all processes in one message per step and dtype. Metrics are summed
     after the last batch of an epoch.
-
-    Args:
-        index: Index of this process, from 0.
-        count: Number of processes.
     """
 
     fuses_steps = False
 
     def __init__(self, index: int, count: int) -> None:
-        self.index, self.count = index, count
-        self.devices = count
+        self.index, self.count, self.devices = index, count, count
         self.stream = (index,) if index else ()
 
     def add_up(self, vector: Tensor) -> Tensor:
-        """Return the sum of a vector over all processes, which may overwrite `vector`.
+        """Return the sum of a vector, which may be overwritten, over all processes.
 
         All processes must call it.
         """
@@ -201,11 +194,8 @@ class SummedGradients(keras.optimizers.Optimizer):
     """Sum gradients over devices or processes before another optimizer applies them.
 
     The other optimizer then clips and checks the whole gradient. Only its state and configuration
-    are saved: a saved model loads with the other optimizer.
-
-    Args:
-        optimizer: A Keras optimizer, which may be a `LossScaleOptimizer`.
-        add_up: Function `(gradients, variables)` that returns a list of summed gradients.
+    are saved: a saved model loads with the other optimizer. `add_up(gradients, variables)` returns
+    a list of summed gradients.
     """
 
     def __init__(self, optimizer: Any, add_up: Callable[[list[Any], list[Any]], list[Any]]) -> None:

@@ -69,11 +69,7 @@ def _join():
 
 
 class Devices(Distribution):
-    """Run one program on all devices; each process feeds its devices.
-
-    Args:
-        distribution: A `keras.distribution.Distribution`.
-    """
+    """Run one program on all devices; each process feeds its devices."""
 
     def __init__(self, distribution: Any) -> None:
         self.distribution = distribution
@@ -129,14 +125,8 @@ class DividedWeights(keras.distribution.ModelParallel):
 def divided_axis(path: str, shape: Sequence[int], devices: int) -> int | None:
     """Return the axis of a weight that is divided among devices.
 
-    Args:
-        path: Path of the weight in its model.
-        shape: Shape of the weight.
-        devices: Number of devices.
-
-    Returns:
-        The axis, from 0; `None` for a weight that each device holds completely, such as those of
-        normalization, biases after a sum, and axes that `devices` does not divide.
+    It is `None` for a weight that each device holds completely, such as those of normalization,
+    biases after a sum, and axes that `devices` does not divide.
 
     Example:
 
@@ -158,25 +148,22 @@ def divided_axis(path: str, shape: Sequence[int], devices: int) -> int | None:
 def check_divides(model: Model, devices: int) -> None:
     """Check that weights of a model are divided, and warn if less than half are.
 
-    Args:
-        model: A `ZooModel`.
-        devices: Number of devices.
-
     Raises:
         ValueError: if no weight is divided.
     """
-    weights = model.weights
-    sizes = [prod(weight.shape) for weight in weights]
-    whole = [divided_axis(weight.path, weight.shape, devices) is None for weight in weights]
-    share = 1 - sum(size for size, kept in zip(sizes, whole, strict=True) if kept) / sum(sizes)
-    if all(whole):
+    total = divided = 0
+    for weight in model.weights:
+        size = prod(weight.shape)
+        total += size
+        divided += size * (divided_axis(weight.path, weight.shape, devices) is not None)
+    if not divided:
         raise ValueError(
             "`distribute='model'` requires weights with axes that the number of devices divides. "
             f"Received: a {type(model).__name__} with none on {devices} devices"
         )
-    if share < 0.5:
+    if divided < total / 2:
         warnings.warn(
-            f"`distribute='model'` divides {share:.0%} of the parameters of this "
+            f"`distribute='model'` divides {divided / total:.0%} of the parameters of this "
             f"{type(model).__name__}; each of the {devices} devices holds all others.",
             stacklevel=2,
         )

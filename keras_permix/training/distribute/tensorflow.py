@@ -9,11 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_permix._typing import Model, Tensor
-from keras_permix.training.distribute.distribution import (
-    Distribution,
-    Processes,
-    SummedGradients,
-)
+from keras_permix.training.distribute.distribution import Distribution, Processes, SummedGradients
 
 ROLES = ("chief", "worker")
 ABORTED = "Collective ops is aborted"
@@ -32,11 +28,7 @@ def start(kind: str) -> Distribution:
 
 
 class Replicas(Distribution):
-    """Run on devices that each hold the whole model and compute a part of each batch.
-
-    Args:
-        strategy: A `tf.distribute.MirroredStrategy`.
-    """
+    """Run on devices that each hold the whole model and compute a part of each batch."""
 
     def __init__(self, strategy: Any) -> None:
         self.strategy = strategy
@@ -71,10 +63,7 @@ class Workers(Processes):
     """Run on the processes of `TF_CONFIG`, without XLA, which cannot sum over them.
 
     Only sums come from `MultiWorkerMirroredStrategy`, since Keras' trainer does not support it.
-
-    Args:
-        task: Dict of the "type" and "index" of this process.
-        tasks: Type and index of each process.
+    `task` holds the "type" and "index" of this process, `tasks` those of each process.
 
     Raises:
         ValueError: if this process is not among them, or has more than one GPU.
