@@ -1,11 +1,11 @@
 """Measure time and memory of ops, layers and models on this machine and backend."""
 
-import argparse
 import csv
 import datetime
+import os
 import re
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from importlib.util import find_spec
 
 from keras_permix.bench import layers as bench_layers
@@ -28,14 +28,12 @@ def add_arguments(parser):
     parser.add_argument(
         "--batch-size",
         type=int,
-        default=argparse.SUPPRESS,
         help=f"texts per batch, only for lra (default: {bench_lra.BATCH})",
     )
     parser.add_argument(
         "--against",
         nargs="+",
         choices=bench_models.PEERS,
-        default=argparse.SUPPRESS,
         help="also measure the vision transformers of these packages, only for models; timm and "
         "torch_nn need PyTorch",
     )
@@ -73,14 +71,14 @@ def run(arguments):
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be among {list(bench.CASES)}. Received: {cases}")
-    batch = check_positive_or_none("--batch-size", getattr(arguments, "batch_size", None))
+    batch = check_positive_or_none("--batch-size", arguments.batch_size)
     if batch is not None and bench is not bench_lra:
         raise ValueError(
             "`--batch-size` is only for `permix bench lra`; omit it. "
             f"Received: {batch} for {arguments.what}"
         )
     own = {} if batch is None else {"batch": batch}
-    if against := getattr(arguments, "against", None):
+    if against := arguments.against:
         here = find_spec(f"keras_permix.ops.backend.{running.name()}.peers")
         if bench is not bench_models or {*against} - {"keras_hub"} and not here:
             raise ValueError(
@@ -113,19 +111,23 @@ def run(arguments):
         "driver": driver() if chip else "",
         "freed_memory": "" if arguments.plain else "kept",
     }
-    if arguments.out:
-        check_replaced(arguments.out, [*bench.COLUMNS, *about])
+    columns = [*bench.COLUMNS, *about]
+    if out := arguments.out:
+        check_replaced(out, columns)
+        out.parent.mkdir(parents=True, exist_ok=True)
     rows = []
     with (
         keras.device(arguments.device) if arguments.device else nullcontext(),
-        writer(arguments.out, [*bench.COLUMNS, *about]) as write,
+        open(out or os.devnull, "w", buffering=1, newline="", encoding="utf-8") as file,
     ):
+        table = csv.DictWriter(file, columns, lineterminator="\n")
+        table.writeheader()
         for case in cases:
             end = "done"
             try:
                 for row in bench.measure(case, arguments.repeats, arguments.dtype, **own):
                     rows.append(row)
-                    write({**row, **about})
+                    table.writerow({**row, **about})  # flushed, since the file is line-buffered
             except Exception as error:  # Each backend raises different exceptions.
                 if not is_out_of_memory(error):
                     raise
@@ -134,17 +136,13 @@ def run(arguments):
     if not rows:
         raise MemoryError("no case fits into memory")
     print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
-    if arguments.out:
-        draw(bench, rows, arguments.out.with_suffix(".png"))
+    if out:
+        picture = out.with_suffix(".png")
+        if find_spec("matplotlib"):
+            bench.plot(rows, picture)
+        else:
+            print(f"{picture.name} was not written: matplotlib is not installed.", file=sys.stderr)
     return 0
-
-
-def draw(bench, rows, path):
-    """Plot the rows if matplotlib is installed."""
-    if find_spec("matplotlib"):
-        bench.plot(rows, path)
-    else:
-        print(f"{path.name} was not written: matplotlib is not installed.", file=sys.stderr)
 
 
 def check_replaced(path, columns):
@@ -165,24 +163,6 @@ def check_replaced(path, columns):
         )
 
 
-@contextmanager
-def writer(path, columns):
-    """Yield a function that writes one row to a CSV file and flushes it."""
-    if path is None:
-        yield lambda row: None
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        rows = csv.DictWriter(file, columns, lineterminator="\n")
-        rows.writeheader()
-
-        def write(row):
-            rows.writerow(row)
-            file.flush()
-
-        yield write
-
-
 def chip_of(device):
     """Return the name of the measured accelerator, or "" for a CPU."""
     from keras_permix.ops.backend import running
@@ -194,11 +174,7 @@ def chip_of(device):
 
 
 def check_device(device):
-    """Check that the backend has and uses a device.
-
-    Raises:
-        ValueError: if the device does not exist, or another one is used.
-    """
+    """Raise a `ValueError` unless the backend has and uses a device."""
     import keras
 
     try:

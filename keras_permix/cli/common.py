@@ -50,12 +50,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv, load):
-    """Parse the arguments of `permix`.
-
-    Args:
-        argv: A list of strings.
-        load: Function from the name of a command to its module, called for the command in `argv`.
-    """
+    """Parse the arguments of `permix`; `load` imports the module of the command in `argv`."""
     parser = Parser(
         prog="permix",
         description="Train and run models that mix tokens without attention. Set KERAS_BACKEND to "
@@ -78,11 +73,7 @@ def parse(argv, load):
 
 
 def given(text):
-    """Return the text of an argument.
-
-    Raises:
-        ArgumentTypeError: If the text is empty.
-    """
+    """Return the text of an argument; an empty text is rejected."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty. Received: ''")
     return text
@@ -116,17 +107,16 @@ def add_verbose(parser, default):
     )
 
 
-def check_output(argument, path, kind="file"):
+def check_output(argument, path, kind="file", endings=()):
     """Check that an output can be written, without changing it.
 
-    Args:
-        argument: The name of the option, for the error message.
-        path: The file or folder. It and its parents need not exist.
-        kind: "file" or "folder".
+    The file or folder, given by an argument, and its parents need not exist.
 
     Raises:
-        ValueError: If the output cannot be written.
+        ValueError: if it cannot be written, or does not have one of the endings.
     """
+    if endings and path.suffix not in endings:
+        raise ValueError(f"`{argument}` must end in {' or '.join(endings)}. Received: {path}")
     try:
         if kind == "file" and path.exists():
             path.open("ab").close()
@@ -144,11 +134,8 @@ def check_output(argument, path, kind="file"):
 def trained_preset(preset):
     """Return the `PresetInfo` of a preset with weights.
 
-    Args:
-        preset: Name, folder or handle.
-
     Raises:
-        ValueError: If the name is unknown or the preset has no weights.
+        ValueError: if the name is unknown or the preset has no weights.
     """
     from keras_permix.recipes.find import WEIGHTS_FILE
     from keras_permix.zoo import preset_info

@@ -8,6 +8,7 @@ several labels per sample, F1 and AUC per label are printed. `--out FILE.json` w
 
 import csv
 import json
+from itertools import compress
 from pathlib import Path
 
 from keras_permix.cli.common import (
@@ -56,13 +57,14 @@ def run(arguments):
     from keras_permix.data.dataset import size_of
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.tasks import task_of
-    from keras_permix.utils.checks import check_integer
+    from keras_permix.utils.checks import check_integer, import_extra
     from keras_permix.utils.formatting import format_score
     from keras_permix.zoo.presets.load import load_preset
 
-    out = arguments.out
-    if out:
-        check_out(out)
+    if out := arguments.out:
+        check_output("--out", out, endings=(".json", ".csv"))
+        if out.suffix == ".csv":
+            import_extra("matplotlib", "train", "The confusion matrix")
     check_integer("--batch-size", arguments.batch_size)  # before data are read or downloaded
     info = trained_preset(arguments.preset)
     spec = data_of(info, arguments.data, arguments.data_path)
@@ -71,22 +73,23 @@ def run(arguments):
     try:
         dataset = task.load(spec, arguments.data_dir)
     except FileNotFoundError as error:
-        if arguments.data or arguments.data_path or arguments.data_dir or not _names_files(spec):
+        is_given = arguments.data or arguments.data_path or arguments.data_dir
+        if is_given or not {"source", "train"} & set(spec):
             raise
         raise FileNotFoundError(f"{error} (If the data have moved, pass `--data-path`.)") from error
     task.check_labels(dataset, arguments.by_order)
     predictions = task.predictions(dataset.test, arguments.batch_size, verbose=True)
     measured = task.measure(*predictions)
-    if not _is_one_part(spec):
-        measured |= task.baseline(dataset)
+    if "train" not in spec or spec["train"] != spec.get("test") or "splits" in spec:
+        measured |= task.baseline(dataset)  # of the training part
     scores = {f"{dataset.name}/test/{key}": float(f"{v:.5g}") for key, v in measured.items()}
     for key, value in scores.items():
         print(f"{key}: {format_score(key, value)}")
     held_out = ", held out from training" if spec.get("test_fraction") else ""
     print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}{held_out}")
-    lines = {"class": class_lines, "labels": label_lines}.get(task.predicts)
-    for line in lines(dataset.labels, *predictions) if lines else ():
-        print(line)
+    if task.predicts != "values":
+        for line in lines_per_output(dataset.labels, task.predicts, *predictions):
+            print(line)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".csv":
@@ -96,59 +99,34 @@ def run(arguments):
     return 0
 
 
-def check_out(out):
-    """Check the ending of `--out`, that it is writable, and that matplotlib is installed."""
-    if out.suffix not in (".json", ".csv"):
-        raise ValueError(f"`--out` must end in .json or .csv. Received: {out}")
-    check_output("--out", out)
-    if out.suffix == ".csv":
-        from keras_permix.utils.checks import import_extra
+def lines_per_output(names, predicts, targets, logits):
+    """Yield accuracy per class, or F1 and AUC per label; only of the worst if there are many."""
+    from keras_permix.tasks.classification import class_accuracies, confusion_matrix, label_scores
 
-        import_extra("matplotlib", "train", "The confusion matrix")
-
-
-def class_lines(names, targets, logits):
-    """Yield lines with the accuracy per class, or of the classes with the lowest accuracy."""
-    from keras_permix.tasks.classification import class_accuracies, confusion_matrix
-
-    confusion = confusion_matrix(targets.argmax(-1), logits.argmax(-1), len(names))
-    accuracies, totals = class_accuracies(confusion), confusion.sum(axis=1)
     order = list(range(len(names)))
-    if len(names) > MOST_CLASSES:
-        order = sorted((n for n in order if totals[n]), key=lambda n: accuracies[n])[:MOST_CLASSES]
-        yield f"the {len(order)} classes with the lowest accuracy:"
+    if predicts == "class":
+        confusion = confusion_matrix(targets.argmax(-1), logits.argmax(-1), len(names))
+        ranks, counts = class_accuracies(confusion), confusion.sum(axis=1)
+        scores = [f"{100 * ranks[n]:6.2f} %  of" if counts[n] else "     –   of" for n in order]
+        title, worst = "accuracy per class", "classes with the lowest accuracy"
     else:
-        yield "accuracy per class:"
-    width = max(len(names[number]) for number in order)
-    for number in order:
-        share = f"{100 * accuracies[number]:6.2f} %" if totals[number] else "     – "
-        yield f"  {names[number]:{width}}  {share}  of {counted(int(totals[number]), 'sample')}"
-
-
-def label_lines(names, targets, logits):
-    """Yield lines with F1 and AUC per label, or of the labels with the lowest F1."""
-    import numpy as np
-
-    from keras_permix.tasks.classification import label_scores
-
-    f1, auc = label_scores(targets, logits)
-    order = list(range(len(names)))
-    if len(names) > MOST_CLASSES:
-        order = np.argsort(f1, kind="stable")[:MOST_CLASSES].tolist()
-        yield f"the {len(order)} labels with the lowest F1:"
-    else:
-        yield "F1 and AUC per label:"
-    width = max(len(names[number]) for number in order)
-    for number in order:
-        count = counted(int(targets[:, number].sum()), "sample")
-        yield f"  {names[number]:{width}}  {f1[number]:.4f}  {auc[number]:.4f}  {count}"
+        (ranks, auc), counts = label_scores(targets, logits), targets.sum(axis=0)
+        scores = [f"{ranks[n]:.4f}  {auc[n]:.4f} " for n in order]
+        title, worst = "F1 and AUC per label", "labels with the lowest F1"
+    if len(names) > MOST_CLASSES:  # except classes without samples
+        order = sorted((n for n in order if ranks[n] >= 0), key=lambda n: ranks[n])[:MOST_CLASSES]
+        title = f"the {len(order)} {worst}"
+    yield f"{title}:"
+    width = max(len(names[n]) for n in order)
+    for n in order:
+        yield f"  {names[n]:{width}}  {scores[n]} {counted(int(counts[n]), 'sample')}"
 
 
 def write_predictions(out, dataset, predicts, targets, outputs):
     """Write a row per sample, and the confusion matrix of classes."""
     import keras
 
-    names, share, source = list(dataset.labels), keras.ops.softmax, dataset.test[0]
+    names, source = list(dataset.labels), dataset.test[0]
     files = getattr(getattr(source, "records", None), "files", None)
     samples = [files[i][0] for i in source.chosen] if files else range(len(targets))
     if predicts == "values":
@@ -157,14 +135,15 @@ def write_predictions(out, dataset, predicts, targets, outputs):
         _write_rows(out, header, rows)
         return
     if predicts == "labels":
-        share, marked = keras.ops.sigmoid, (targets > 0.5, outputs > 0)
+        shares = keras.ops.sigmoid(outputs)
         label, predicted = (
-            [";".join(name for name, is_set in zip(names, row, strict=True) if is_set) for row in y]
-            for y in marked
+            [";".join(compress(names, row)) for row in flags]
+            for flags in (targets > 0.5, outputs > 0)
         )
     else:
+        shares = keras.ops.softmax(outputs)
         label, predicted = ([names[n] for n in y.argmax(-1)] for y in (targets, outputs))
-    shares = keras.ops.convert_to_numpy(share(outputs))
+    shares = keras.ops.convert_to_numpy(shares)
     rows = [
         (sample, given, best, *(f"{part:.6f}" for part in row))
         for sample, given, best, row in zip(samples, label, predicted, shares, strict=True)
@@ -201,16 +180,10 @@ def _write_rows(path, header, rows):
 
 
 def data_of(info, name=None, path=None):
-    """Return the data to score, in the form of a recipe's `data`.
+    """Return the data to score with the preset `info`, in the form of a recipe's `data`.
 
-    Args:
-        info: The `PresetInfo` of a preset.
-        name: Name of a data set. Defaults to that of the preset.
-        path: Folder of images or file of samples. If the preset was trained on it, only the
-            held-out part is scored. Defaults to `None`.
-
-    Returns:
-        A dict.
+    They are the data set `name`, by default that of the preset, or the folder of images or file of
+    samples `path`, of which only the held-out part is scored if the preset was trained on it.
 
     Raises:
         ValueError: for unknown data, or a preset that names no data set, as from a smoke run.
@@ -241,13 +214,3 @@ def data_of(info, name=None, path=None):
             f"{info.name}. Received: {name or 'neither'} ({error})"
         ) from error
     return spec
-
-
-def _names_files(spec):
-    """Return whether the data are files and not a named data set."""
-    return bool({"source", "train"} & set(spec))
-
-
-def _is_one_part(spec):
-    """Return whether all data are scored, without a training part for the baseline."""
-    return "train" in spec and spec["train"] == spec.get("test") and "splits" not in spec

@@ -79,6 +79,7 @@ def _of_class(cls, changes):
 def _of_file(path, changes):
     """Return the rows of a `.keras` file."""
     import keras
+    import numpy as np
 
     from keras_permix.zoo.model import ZooModel
 
@@ -95,37 +96,28 @@ def _of_file(path, changes):
         ) from error
     if isinstance(model, ZooModel):
         return [*_of_model(model), *_arguments(model.get_config())]
+    macs = "– (an input has no fixed size)"
+    if not any(None in tensor.shape[1:] for tensor in model.inputs):
+        sample = keras.tree.map_structure(
+            lambda tensor: np.zeros((1, *tensor.shape[1:]), tensor.dtype), model.input
+        )
+        macs = _macs(model, sample)
     return [
         ("class", type(model).__name__),
         ("parameters", f"{model.count_params():,}"),
-        ("MACs", _macs_of_own(model)),
+        ("MACs", macs),
         ("input", ", ".join(f"{tensor.name} {tensor.shape[1:]}" for tensor in model.inputs)),
     ]
 
 
-def _macs_of_own(model):
-    """Return the MACs of a model outside the zoo, if its inputs have fixed sizes."""
-    import keras
-    import numpy as np
-
-    if any(None in tensor.shape[1:] for tensor in model.inputs):
-        return "– (an input has no fixed size)"
-
-    def one(tensor):
-        return np.zeros((1, *tensor.shape[1:]), tensor.dtype)
-
-    return _macs(model, keras.tree.map_structure(one, model.input))
-
-
 def _of_model(model):
     """Return the rows of a model of the zoo."""
-    taken = ", ".join(f"{key} {value}" for key, value in model.describe_input().items())
     return [
         ("class", type(model).__name__),
         ("task", model.task_for(model.get_config()) or "–"),
         ("parameters", f"{model.count_params():,}"),
         ("MACs", _macs(model)),
-        ("input", taken),
+        ("input", ", ".join(f"{key} {value}" for key, value in model.describe_input().items())),
     ]
 
 
@@ -144,13 +136,7 @@ def _macs(model, inputs=None):
 
 
 def _stored(info, labels, of):
-    """Return the rows of a preset's metadata.
-
-    Args:
-        info: The `PresetInfo`.
-        labels: Names of the model's outputs, or `None`.
-        of: Note on values that `--set` does not change; empty without `--set`.
-    """
+    """Return the rows of a preset's metadata; `of` notes values that `--set` does not change."""
     metadata, labels = info.metadata, list(labels or ())
     return [
         ("weights", f"yes{of}" if info.has_weights else f"none yet: permix train {info.name}"),
@@ -164,7 +150,7 @@ def _stored(info, labels, of):
 
 
 def _planned(name, of):
-    """Return the rows of an untrained preset's recipe; for `of`, see `_stored`."""
+    """Return the rows of an untrained preset's recipe."""
     from keras_permix.training import plan_run
 
     run = plan_run(name)

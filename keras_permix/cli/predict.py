@@ -13,8 +13,6 @@ from pathlib import Path
 from keras_permix.cli.common import check_output, given_path, say_error, trained_preset
 from keras_permix.utils.formatting import printable
 
-ENDINGS = (".csv", ".jsonl")
-
 
 def add_arguments(parser):
     parser.add_argument("preset", help="name such as cspvit/cifar10_small, folder or handle")
@@ -48,32 +46,28 @@ def run(arguments):
 
     check_integer("--top", arguments.top)
     if out := arguments.out:
-        if out.suffix not in ENDINGS:
-            raise ValueError(f"`--out` must end in {' or '.join(ENDINGS)}. Received: {out}")
-        check_output("--out", out)
+        check_output("--out", out, endings=(".csv", ".jsonl"))
     task = task_of(load_preset(None, trained_preset(arguments.preset)))
     groups = read_inputs(task, arguments.inputs, arguments.source)
-    progress = Progbar(len(groups)) if out else None
+    progress = Progbar(len(groups), verbose=1 if out else 0)
     rows = []
     try:
         for group in groups:
-            row = {"input": "\t".join(group)}
+            row, lines = {"input": "\t".join(group)}, []
             try:
                 (output,) = running.outputs_of(task.model, task.read(group))
-                row |= task.record(output, arguments.top) if out else {}
-                lines = task.answer(output, arguments.top)
+                if out:
+                    row |= task.record(output, arguments.top)
+                else:
+                    answer = task.answer(output, arguments.top)
+                    lines = [" ".join(group), *(f"  {printable(line)}" for line in answer)]
             except ValueError as error:
                 say_error(error)
-                rows.append({**row, "error": printable(error)})
-                continue
-            finally:
-                if progress:
-                    progress.add(1)
+                row["error"] = printable(error)
             rows.append(row)
-            if not out:
-                print(*group)
-                for line in lines:
-                    print(f"  {printable(line)}")
+            for line in lines:
+                print(line)
+            progress.add(1)
     finally:
         if out:
             write_rows(out, rows)
