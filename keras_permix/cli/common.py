@@ -96,15 +96,18 @@ def add_data_dir(parser):
     parser.add_argument("--data-dir", type=given_path, help="folder that holds the data files")
 
 
-def add_verbose(parser, default):
-    """Add `--verbose`, with the values of Keras' `fit`."""
+def add_training(parser, run, smoke, verbose):
+    """Add the options of commands that train, with a help text and a default, and set `run`."""
+    add_data_dir(parser)
+    parser.add_argument("--smoke", action="store_true", help=smoke)
     parser.add_argument(
         "--verbose",
         type=int,
         choices=(0, 1, 2),
-        default=default,
+        default=verbose,
         help="progress output of fit: 0 silent, 1 progress bar, 2 one line per epoch",
     )
+    parser.set_defaults(run=run, keep_memory=True)
 
 
 def check_output(argument, path, kind="file", endings=()):

@@ -7,9 +7,8 @@ To resume, run the same command again. Runs that are in the file of results are 
 from pathlib import Path
 
 from keras_permix.cli.common import (
-    add_data_dir,
     add_overrides,
-    add_verbose,
+    add_training,
     check_output,
     format_table,
     given_path,
@@ -46,14 +45,8 @@ def add_arguments(parser):
     parser.add_argument(
         "--out", type=given_path, metavar="FILE.csv", help="file of results (default: RUNS/lra.csv)"
     )
-    add_data_dir(parser)
-    parser.add_argument(
-        "--smoke",
-        action="store_true",
-        help="train for a few steps on generated data, and record no result",
-    )
-    add_verbose(parser, default=2)
-    parser.set_defaults(run=run, keep_memory=True)
+    smoke = "train for a few steps on generated data, and record no result"
+    add_training(parser, run, smoke, verbose=2)
 
 
 def run(arguments):
@@ -133,10 +126,8 @@ def table(run, results):
     theirs = [(model, f"{score:.2f}", paper) for model, score, paper in published_rows(task)]
     chance = GUESSING.get(task, "Chance gives 50 %.")
     if scale != "paper":
-        chance += (
-            f" The task is reduced (scale {scale}): compare rows measured here only with each "
-            "other."
-        )
+        only = "compare rows measured here only with each other"
+        chance += f" The task is reduced (scale {scale}): {only}."
     elif changes:
         chance += f" Rows measured here use {changes} instead of the papers' values."
     return f"\n{format_table((task, 'accuracy, %', 'source'), [*ours, *theirs])}\n{chance}\n"

@@ -3,7 +3,7 @@
 Finished runs are skipped. To resume, run the same command again.
 """
 
-from keras_permix.cli.common import add_data_dir, add_overrides, add_verbose, given, given_path
+from keras_permix.cli.common import add_overrides, add_training, given, given_path
 
 
 def add_arguments(parser):
@@ -18,12 +18,8 @@ def add_arguments(parser):
     add_overrides(parser, "set a value of the recipe in all runs")
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs of each run")
     parser.add_argument("--out", type=given_path, required=True, help="folder of the sweep")
-    add_data_dir(parser)
-    parser.add_argument(
-        "--smoke", action="store_true", help="train each run for two short epochs on generated data"
-    )
-    add_verbose(parser, default=2)
-    parser.set_defaults(run=run, keep_memory=True)
+    smoke = "train each run for two short epochs on generated data"
+    add_training(parser, run, smoke, verbose=2)
 
 
 def run(arguments):

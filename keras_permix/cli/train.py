@@ -6,9 +6,8 @@ To resume, run the same command again.
 import shlex
 
 from keras_permix.cli.common import (
-    add_data_dir,
     add_overrides,
-    add_verbose,
+    add_training,
     check_output,
     given,
     given_path,
@@ -45,12 +44,6 @@ def add_arguments(parser):
         "--skip-unreadable", action="store_true", help="skip images that cannot be read"
     )
     parser.add_argument("--out", type=given_path, help="folder of the run (default: runs/PRESET)")
-    add_data_dir(parser)
-    parser.add_argument(
-        "--smoke",
-        action="store_true",
-        help="train for two short epochs on generated data, or on a few of your images",
-    )
     parser.add_argument(
         "--distribute", choices=("data", "model", "auto"),
         help="distribute batches (data) or parameters (model, JAX only) over devices or processes",
@@ -62,8 +55,8 @@ def add_arguments(parser):
     parser.add_argument(
         "--workers", type=int, default=1, metavar="N", help="threads that prepare batches"
     )
-    add_verbose(parser, default=1)
-    parser.set_defaults(run=run, keep_memory=True)
+    smoke = "train for two short epochs on generated data, or on a few of your images"
+    add_training(parser, run, smoke, verbose=1)
 
 
 def run(arguments):
@@ -89,7 +82,7 @@ def run(arguments):
     length = counted(asked.recipe.epochs, "epoch")
     check_output("--out", folder, "folder")
     with distributed(arguments.distribute) as distribution:
-        say = print if distribution.is_chief else _ignore
+        say = print if distribution.is_chief else lambda line: None
         scores = distribution.from_chief(finished_scores, asked, folder, arguments.data_dir)
         if scores is not None:
             say(f"{folder}: this run of {length} is finished; pass another --out to train again")
@@ -111,7 +104,3 @@ def run(arguments):
         if not arguments.smoke:  # The model of a smoke run is untrained.
             say(f"predict: {shlex.join(['permix', 'predict', str(folder / 'preset')])} INPUT")
     return 0
-
-
-def _ignore(line):
-    """Print nothing, in all processes except the first."""

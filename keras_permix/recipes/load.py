@@ -124,24 +124,25 @@ def format_overrides(changes: dict[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, dict) and value:
             words += format_overrides(value, f"{prefix}{key}.")
         else:
-            words.append(f"{prefix}{key}={_format(value)}")
+            words.append(f"{prefix}{key}={format_value(value)}")
     return words
 
 
-def _format(value):
+def format_value(value: Any) -> str:
+    """Format a value for `parse_value`: as TOML, or as text that TOML cannot read."""
     if value is None:
         return NONE
-    if isinstance(value, str):
-        return value if parse_value(value) == value else json.dumps(value)
-    return format_value(value)
+    if isinstance(value, str) and parse_value(value) == value:
+        return value
+    return format_toml(value)
 
 
-def format_value(value: Any) -> str:
+def format_toml(value: Any) -> str:
     """Format a value as TOML, with inline tables, and "none" for `None`."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key} = {format_value(part)}' for key, part in value.items())}}}"
+        return f"{{{', '.join(f'{key} = {format_toml(part)}' for key, part in value.items())}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(format_value, value))}]"
+        return f"[{', '.join(map(format_toml, value))}]"
     return json.dumps(NONE if value is None else value)
 
 

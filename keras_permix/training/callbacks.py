@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -19,19 +20,26 @@ MEASURED = 20  # calls that the estimate measures, or the rest of the first epoc
 
 
 class Progress(keras.callbacks.Callback):
-    """Record the rows of the log, one per finished epoch, and seed each epoch.
+    """Seed each epoch, record the rows of the log, and stop at values that are not finite.
 
-    `stream` separates the random numbers of this process from those of others; it is empty for the
-    first process.
+    There is a row per finished epoch. The loss is checked after each batch, the weights after each
+    epoch. `stream` separates the random numbers of this process from those of others; it is empty
+    for the first process.
+
+    Raises:
+        FloatingPointError: out of `fit`, for a loss or weight that is not finite.
     """
 
-    saved: list[Any] | None = None  # arguments of `load_weights_content`
-
     def __init__(
-        self, recipe: Recipe, rows: Iterable[dict[str, Any]] = (), stream: tuple[int, ...] = ()
+        self,
+        path: StrPath,
+        recipe: Recipe,
+        rows: Iterable[dict[str, Any]] = (),
+        stream: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        self.recipe, self.rows, self.stream = recipe, list(rows), stream
+        self.path, self.recipe, self.rows, self.stream = Path(path), recipe, list(rows), stream
+        self.saved: list[Any] | None = None  # arguments of `load_weights_content`
 
     @property
     def epoch(self) -> int:
@@ -66,7 +74,19 @@ class Progress(keras.callbacks.Callback):
         _seed(self.model, (self.recipe.seed, epoch), self.stream)
         self._started = time.perf_counter()
 
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        # `stop_training` would leave a model on JAX that cannot be evaluated.
+        loss = float((logs or {}).get("loss", 0.0))
+        if not np.isfinite(loss):
+            self._stop(f"a loss of {loss} in epoch {self.epoch + 1}, batch {batch + 1}")
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        for key, value in (logs or {}).items():
+            if not np.isfinite(float(value)):
+                self._stop(f"`{key}` of {float(value)} after epoch {epoch + 1}")
+        for weight in self.model.weights:
+            if not np.isfinite(keras.ops.convert_to_numpy(weight.value).astype("float32")).all():
+                self._stop(f"`{weight.path}` with NaN or infinity after epoch {epoch + 1}")
         values = {key: round(float(value), 6) for key, value in (logs or {}).items()}
         seconds = round(time.perf_counter() - self._started, 1)
         self.rows.append({"epoch": epoch + 1, **values, "seconds": seconds})
@@ -74,6 +94,16 @@ class Progress(keras.callbacks.Callback):
         self.keep(weights_content(self.model))
         if self.is_stopped():
             self.model.stop_training = True
+
+    def _stop(self, problem):
+        kept = "No epoch was completed. "
+        if self.epoch:
+            kept = f"Epoch {self.epoch}, the last finite one, is saved in {self.path}. "
+        raise FloatingPointError(
+            "Training stopped because the loss or a weight is not finite. "
+            f"{kept}Train in another folder with a smaller `optimizer.learning_rate`, a longer "
+            f"warm-up, or another `precision`. Received: {problem}"
+        )
 
 
 def _seed(model, seed, stream):
@@ -90,54 +120,11 @@ def _seed(model, seed, stream):
             generator.state.assign(rng.integers(2**31, size=generator.state.shape))
 
 
-class StopWhereNotFinite(keras.callbacks.Callback):
-    """Stop `fit` at the first loss or weight that is not finite.
-
-    The loss is checked after each batch, the weights after each epoch. Place this callback before
-    those that save. The message names `folder`, the folder of the run.
-
-    Raises:
-        FloatingPointError: out of `fit`.
-    """
-
-    def __init__(self, folder: StrPath) -> None:
-        super().__init__()
-        self.folder = folder
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.epoch = epoch
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        # `stop_training` would leave a model on JAX that cannot be evaluated.
-        loss = float((logs or {}).get("loss", 0.0))
-        if not np.isfinite(loss):
-            self._stop(f"a loss of {loss} in epoch {self.epoch + 1}, batch {batch + 1}")
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        for key, value in (logs or {}).items():
-            if not np.isfinite(float(value)):
-                self._stop(f"`{key}` of {float(value)} after epoch {epoch + 1}")
-        for weight in self.model.weights:
-            if not np.isfinite(keras.ops.convert_to_numpy(weight.value).astype("float32")).all():
-                self._stop(f"`{weight.path}` with NaN or infinity after epoch {epoch + 1}")
-
-    def _stop(self, problem):
-        if self.epoch:
-            kept = f"Epoch {self.epoch}, the last finite one, is saved in {self.folder}. "
-        else:
-            kept = "No epoch was completed. "
-        raise FloatingPointError(
-            "Training stopped because the loss or a weight is not finite. "
-            f"{kept}Train in another folder with a smaller `optimizer.learning_rate`, a longer "
-            f"warm-up, or another `precision`. Received: {problem}"
-        )
-
-
 class Estimate(keras.callbacks.Callback):
     """Print once, after the first steps, how long the remaining steps of `fit` take.
 
-    Place it after a callback that reads the loss of each step, such as `StopWhereNotFinite`,
-    because backends compute asynchronously.
+    Place it after `Progress`, which reads the loss of each step, because backends compute
+    asynchronously.
     """
 
     def __init__(self) -> None:

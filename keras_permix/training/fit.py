@@ -12,7 +12,7 @@ from keras_permix.data import Dataset
 from keras_permix.data.dataset import fingerprint, labels_of, size_of, some
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
-from keras_permix.training.callbacks import Progress, StopWhereNotFinite, Together
+from keras_permix.training.callbacks import Progress, Together
 from keras_permix.training.distribute import Distribution
 from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import RunFolder
@@ -101,7 +101,7 @@ def fit_recipe(
     for batches in (training, validation):
         batches.shard, batches.threads = distribution.shard, workers
     together = Together(distribution, len(validation))
-    callbacks = [StopWhereNotFinite(out), progress, together, *callbacks]
+    callbacks = [progress, together, *callbacks]
     if recipe.ema is not None:
         callbacks.append(keras.callbacks.SwapEMAWeights())
     with distribution.scope():
@@ -117,19 +117,17 @@ def fit_recipe(
             state = distribution.broadcast(weights_content(model))
             load_weights_content(model, state, "the weights of the first process")
         distribution.prepare(model)
-        if progress.is_stopped():
-            progress.restore_best(model)
-            return progress.rows
-        model.fit(
-            training,
-            validation_data=validation,
-            shuffle=False,  # The pipeline shuffles.
-            initial_epoch=progress.epoch,
-            epochs=recipe.epochs,
-            callbacks=callbacks,
-            verbose=verbose,
-            class_weight=class_weight,
-        )
+        if not progress.is_stopped():
+            model.fit(
+                training,
+                validation_data=validation,
+                shuffle=False,  # The pipeline shuffles.
+                initial_epoch=progress.epoch,
+                epochs=recipe.epochs,
+                callbacks=callbacks,
+                verbose=verbose,
+                class_weight=class_weight,
+            )
     if recipe.early_stopping:
         progress.restore_best(model)
     return progress.rows
@@ -188,7 +186,7 @@ def _begin(out, recipe, dataset, distribution):
         return opened[0].rows
 
     rows = distribution.from_chief(open_folder)
-    return opened[0] if opened else Progress(recipe, rows, distribution.stream)
+    return opened[0] if opened else Progress(out, recipe, rows, distribution.stream)
 
 
 def _shared_evenly(part, recipe, distribution):

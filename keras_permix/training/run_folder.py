@@ -50,8 +50,8 @@ class RunFolder(Progress):
 
     def __init__(self, path: StrPath, recipe: Recipe, data: dict[str, Any] | None = None) -> None:
         check_place(path)
-        super().__init__(recipe)
-        self.path, self.data = Path(path), data
+        super().__init__(path, recipe)
+        self.data = data
         self.path.mkdir(parents=True, exist_ok=True)
         if not hold_folder(self.path):
             raise OSError(
@@ -88,13 +88,15 @@ class RunFolder(Progress):
         Raises:
             ValueError: for other data.
         """
-        began, now = self.data or data or {}, data or self.data or {}
-        differ = [key for key in {**began, **now} if began.get(key) != now.get(key)]
-        if differ:
+        if not (self.data and data):
+            return
+        keys = [key for key in {**self.data, **data} if self.data.get(key) != data.get(key)]
+        if keys:
+            began, now = ([values.get(key) for key in keys] for values in (self.data, data))
             raise ValueError(
                 "A run must be resumed with the data that it started with. Pass another `--out` "
-                f"folder or the old data. Received: {self.path}, where {', '.join(differ)} differ: "
-                f"{[began.get(key) for key in differ]}, and now {[now.get(key) for key in differ]}"
+                f"folder or the old data. Received: {self.path}, where {', '.join(keys)} differ: "
+                f"{began}, and now {now}"
             )
 
     def _resume(self):
@@ -207,8 +209,7 @@ def draw_curves(rows: list[dict[str, Any]], path: StrPath) -> None:
     panels = figure.subplots(1, len(metrics), squeeze=False)[0]
     for axes, metric in zip(panels, metrics, strict=True):
         for key, label in ((metric, "training"), (f"val_{metric}", "validation")):
-            if key in rows[0]:
-                axes.plot(epochs, [row.get(key, np.nan) for row in rows], label=label)
+            axes.plot(epochs, [row.get(key, np.nan) for row in rows], label=label)
         axes.set(xlabel="epoch", ylabel=metric)
         axes.grid(alpha=0.3)
         axes.legend()

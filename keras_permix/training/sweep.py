@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.recipes.load import format_overrides, format_value, parse_overrides, parse_value
+from keras_permix.recipes.load import format_value, parse_overrides, parse_value
 from keras_permix.recipes.recipe import merge
 from keras_permix.training.data import check_data
 from keras_permix.training.preset import finished_scores
@@ -75,7 +75,7 @@ def sweep(
     keys = [*grid, "seed"]
     plans = []
     for values in itertools.product(*grid.values(), range(seeds)):
-        words = [_override(key, value) for key, value in zip(keys, values, strict=True)]
+        words = [f"{key}={format_value(value)}" for key, value in zip(keys, values, strict=True)]
         run = plan_run(recipe, option, smoke, **merge(changes, parse_overrides(words)))
         check_data(run.recipe)
         row = dict(word.split("=", 1) for word in words)
@@ -106,13 +106,6 @@ def sweep(
         write_text(table, format_csv(rows))
         draw_sweep(rows, list(grid), Path(out, "sweep.png"))
     return rows
-
-
-def _override(key, value):
-    """Return an override that keeps a table in one value."""
-    if isinstance(value, dict):
-        return f"{key}={format_value(value)}"
-    return format_overrides({key: value})[0]
 
 
 def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_permix.data import Dataset
-from keras_permix.recipes.load import format_value
+from keras_permix.recipes.load import format_toml
 from keras_permix.recipes.recipe import make_recipe
 from keras_permix.training import fit_recipe, make_model
 from keras_permix.utils.files import release_folder
@@ -42,7 +42,7 @@ RECIPE = make_recipe(VALUES, "runs.py")
 
 def as_toml(values):
     """Format recipe values as TOML."""
-    return "".join(f"{key} = {format_value(value)}\n" for key, value in values.items())
+    return "".join(f"{key} = {format_toml(value)}\n" for key, value in values.items())
 
 
 def make_images():
