@@ -114,9 +114,6 @@ def check_output(argument, path, kind="file", endings=()):
     """Check that an output can be written, without changing it.
 
     The file or folder, given by an argument, and its parents need not exist.
-
-    Raises:
-        ValueError: if it cannot be written, or does not have one of the endings.
     """
     if endings and path.suffix not in endings:
         raise ValueError(f"`{argument}` must end in {' or '.join(endings)}. Received: {path}")
@@ -135,11 +132,7 @@ def check_output(argument, path, kind="file", endings=()):
 
 
 def trained_preset(preset):
-    """Return the `PresetInfo` of a preset with weights.
-
-    Raises:
-        ValueError: if the name is unknown or the preset has no weights.
-    """
+    """Return the `PresetInfo` of a preset, and check that it has weights."""
     from keras_permix.recipes.find import WEIGHTS_FILE
     from keras_permix.zoo import preset_info
     from keras_permix.zoo.presets.names import untrained

@@ -59,9 +59,6 @@ def find_recipe(recipe: StrPath) -> Path:
     """Find the file of a recipe, or a folder or list of images.
 
     A known name takes precedence over a file or folder of the same name.
-
-    Raises:
-        ValueError: for an unknown name, or another path.
     """
     known, path = known_recipes(), Path(recipe)
     if isinstance(recipe, str) and recipe in known:

@@ -27,9 +27,6 @@ def images_recipe(path: Path) -> dict[str, Any]:
     The column "label" of a list holds classes, several labels ("cat;red", or a list), or decimal
     numbers. Without it, all other columns are targets: numbers, or labels if they hold only 0 and 1
     and there are at least two. Unless the targets are classes, the recipe sets `model.predicts`.
-
-    Raises:
-        ValueError: for a folder with only one part, or an invalid column "split".
     """
     name, model = path.resolve().name, {}
     if path.is_file():

@@ -125,11 +125,7 @@ class Recipe:
 
 
 def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
-    """Make a `Recipe` from nested dicts; error messages name the `source` of the values.
-
-    Raises:
-        ValueError: for an unknown or missing key, or a value of a wrong type or range.
-    """
+    """Check nested dicts and make a `Recipe`; errors name the `source` of the values."""
     if not (values.get("model") or values.get("init")):
         raise ValueError(f"A recipe must set `model` or `init`. Received: neither, in {source}")
     values = merge({"optimizer": {"name": "adam", "learning_rate": 1e-3}}, values)
@@ -160,9 +156,6 @@ def check_table(values: dict[str, Any], table: Any, prefix: str, source: StrPath
 
     A dataclass lists all allowed keys, a `TypedDict` the keys that are checked. In error messages,
     the keys have a prefix such as "optimizer.".
-
-    Raises:
-        ValueError: for an unknown or missing key, or a wrong value.
     """
     hints = typing.get_type_hints(table, include_extras=True)
     is_closed = dataclasses.is_dataclass(table)

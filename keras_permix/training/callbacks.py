@@ -13,7 +13,7 @@ from keras_permix.ops.backend import running
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.training.distribute import Distribution
 from keras_permix.utils.formatting import counted, duration
-from keras_permix.zoo.presets.weights import load_weights_content, weights_content
+from keras_permix.zoo.presets.weights import weights_content
 
 SKIPPED = 2  # calls during which the backend compiles
 MEASURED = 20  # calls that the estimate measures, or the rest of the first epoch
@@ -39,7 +39,8 @@ class Progress(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self.path, self.recipe, self.rows, self.stream = Path(path), recipe, list(rows), stream
-        self.saved: list[Any] | None = None  # arguments of `load_weights_content`
+        # Arguments of `load_weights_content` for the last finished epoch.
+        self.saved: list[Any] = []
 
     @property
     def epoch(self) -> int:
@@ -57,12 +58,6 @@ class Progress(keras.callbacks.Callback):
         """Return whether `early_stopping` epochs have passed without a lower validation loss."""
         patience, best = self.recipe.early_stopping, self.best
         return patience is not None and best is not None and self.epoch - best >= patience
-
-    def restore(self, model: Model) -> None:
-        """Load the weights and optimizer state of the last finished epoch, if any."""
-        if self.saved is not None:
-            load_weights_content(model, *self.saved)
-            self.saved = None
 
     def restore_best(self, model: Model) -> None:
         """Load the weights of the best epoch, averaged if the recipe sets `ema`."""

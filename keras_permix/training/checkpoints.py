@@ -36,13 +36,9 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | None:
-    """Read the newest complete checkpoint, and warn about newer ones that are damaged.
+    """Return the newest complete checkpoint, and warn about newer ones that are damaged.
 
-    Returns:
-        The state, the bytes of the weights and the path of their file; `None` without checkpoints.
-
-    Raises:
-        ValueError: if all checkpoints are damaged.
+    It consists of the state, the bytes of the weights and the path of their file.
     """
     problems = []
     for path in _newest_first(folder):
@@ -63,12 +59,7 @@ def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | Non
 
 
 def read_weights(folder: StrPath, epoch: int) -> tuple[bytes, Path]:
-    """Return the weights of an epoch's checkpoint and the path of their file.
-
-    Raises:
-        OSError: if the checkpoint does not exist.
-        ValueError: if the checkpoint is damaged.
-    """
+    """Return the weights of an epoch's checkpoint and the path of their file."""
     path = Path(folder) / _name(epoch)
     return _read(path)[1], path / WEIGHTS_FILE
 

@@ -14,11 +14,7 @@ SMOKE_SAMPLES = 32
 
 
 def check_data(recipe: Recipe) -> None:
-    """Check that the task of a recipe's model can load its data, without making the model.
-
-    Raises:
-        ValueError: for an unknown model class, data set or option.
-    """
+    """Check that the task of a recipe's model can load its data, without making the model."""
     recipe = with_class(recipe)
     stored = zoo.preset_info(recipe.init).config if recipe.init else {}
     model = zoo.MODELS[recipe.model["class_name"]]
@@ -31,9 +27,6 @@ def load_data(
     """Load the data of a recipe, or a few samples for a smoke run.
 
     A smoke run uses generated data, or a few of your files, since reading them may fail.
-
-    Raises:
-        OSError: for data that cannot be read or downloaded.
     """
     if smoke and recipe.data.get("source") not in task.own_sources:
         dataset = task.generate(SMOKE_SAMPLES, seed=recipe.seed)

@@ -91,12 +91,9 @@ def fit_recipe(
     progress = _begin(out, recipe, dataset, distribution)
     if verbose:
         print(described(dataset, size, recipe.steps_per_epoch, task.predicts), flush=True)
-        epochs = counted(recipe.epochs, "epoch")
         done = f"resumes after epoch {progress.epoch} of" if progress.epoch else "trains for"
-        print(
-            f"{out}: {done} {epochs}; to resume after an interruption, run the same command",
-            flush=True,
-        )
+        done = f"{done} {counted(recipe.epochs, 'epoch')}"
+        print(f"{out}: {done}; to resume after an interruption, run the same command", flush=True)
     training.epoch = progress.epoch
     for batches in (training, validation):
         batches.shard, batches.threads = distribution.shard, workers
@@ -112,7 +109,9 @@ def fit_recipe(
             steps_per_execution=steps_per_execution,
         )
         model.optimizer.build(model.trainable_variables)
-        progress.restore(model)
+        if progress.saved:
+            load_weights_content(model, *progress.saved)
+            progress.saved.clear()
         if distribution.count > 1:
             state = distribution.broadcast(weights_content(model))
             load_weights_content(model, state, "the weights of the first process")
@@ -137,9 +136,6 @@ def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
     """Weight each class by the inverse of its frequency among the training samples.
 
     The weights average to one per sample, like scikit-learn's "balanced" weights.
-
-    Raises:
-        ValueError: for a task without classes, or labels that are read together with samples.
     """
     labels = labels_of(dataset.train)
     if task.num_classes is None or labels is None:

@@ -19,12 +19,7 @@ from keras_permix.zoo.presets.transfer import transfer_trainable
 
 
 def with_class(recipe: Recipe) -> Recipe:
-    """Return the recipe with the class of its `init` preset in `model`.
-
-    Raises:
-        ValueError: for an unknown class, a preset of another class, or an `init` that names a run
-            that does not exist.
-    """
+    """Return the recipe with the class of its `init` preset in `model`, and check the class."""
     model = recipe.model
     if recipe.init:
         if is_run(recipe.init) and not Path(recipe.init).is_dir():
@@ -126,9 +121,6 @@ def freeze(model: Model, parts: str | Iterable[str] | None) -> None:
 
     They are "backbone", all layers except the head, or names of layers, which may contain `*`, such
     as `["patch_embedding", "block_*"]`.
-
-    Raises:
-        ValueError: for a name that matches no layer, or if no trainable weight remains.
     """
     if parts == "backbone":
         model.backbone.trainable = False

@@ -1,7 +1,9 @@
 """Define the optimizers and learning-rate schedules of recipes."""
 
+import dataclasses
 import math
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import keras
@@ -41,21 +43,15 @@ class BlockMuon(keras.optimizers.Muon):
     def _should_use_adamw(self, variable):
         if not getattr(variable, "is_stack_of_matrices", False):
             return super()._should_use_adamw(variable)
-        return super()._should_use_adamw(_Matrix(variable))
+        return super()._should_use_adamw(
+            SimpleNamespace(shape=variable.shape[1:], path=variable.path)  # one of the matrices
+        )
 
     def lr_adjust(self, x: Tensor) -> Tensor:
         """Scale an update by the larger side of its matrices."""
         if self.rms_rate is None:
             return x
         return x * (max(x.shape[-2:]) ** 0.5 * self.rms_rate)
-
-
-class _Matrix:
-    """Stand for one matrix of a stack, with the attributes that Muon reads."""
-
-    def __init__(self, variable):
-        self.shape = variable.shape[1:]
-        self.path = variable.path
 
 
 # Schedules as in the Long Range Arena: step 0 has a learning rate of 0, and the cosine repeats.
@@ -71,6 +67,7 @@ OPTIMIZERS = {
 
 
 @keras.saving.register_keras_serializable("keras_permix")
+@dataclasses.dataclass(eq=False)
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Warm up the learning rate, then decay it.
 
@@ -91,23 +88,16 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         Attention", 2022, arXiv:2209.10655 (`warmup_start`, `warmup_power`), and the code of both.
     """
 
-    def __init__(
-        self,
-        name: str,
-        peak: float,
-        warmup_steps: int,
-        total_steps: int,
-        steps_per_epoch: int,
-        warmup_start: float = 0.0,
-        warmup_power: int = 1,
-    ) -> None:
-        self.name = check_choice("name", name, get_args(ScheduleName))
-        self.peak = peak
-        self.warmup_steps = warmup_steps
-        self.total_steps = total_steps
-        self.steps_per_epoch = steps_per_epoch
-        self.warmup_start = warmup_start
-        self.warmup_power = warmup_power
+    name: str
+    peak: float
+    warmup_steps: int
+    total_steps: int
+    steps_per_epoch: int
+    warmup_start: float = 0.0
+    warmup_power: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("name", self.name, get_args(ScheduleName))
 
     def __call__(self, step: Tensor) -> Tensor:
         step = ops.cast(step, "float32")
@@ -135,16 +125,13 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return 1.0 - done if self.name == "linear" else 0.5 * (1.0 + ops.cos(math.pi * done))
 
     def get_config(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return dataclasses.asdict(self)
 
 
 def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
     """Make the optimizer of a recipe, with its schedule and moving average.
 
     Biases, normalization parameters, class tokens and position tables have no weight decay.
-
-    Raises:
-        ValueError: for an unknown optimizer, schedule or argument.
     """
     spec = dict(recipe.optimizer)
     name = check_choice("optimizer", spec.pop("name"), sorted(OPTIMIZERS))
@@ -165,11 +152,7 @@ def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
 
 
 def make_schedule(recipe: Recipe, steps_per_epoch: int) -> WarmupDecay:
-    """Make the learning-rate schedule of a recipe.
-
-    Raises:
-        ValueError: for a warm-up given both in epochs and in steps.
-    """
+    """Make the learning-rate schedule of a recipe."""
     schedule = recipe.schedule
     if schedule.warmup_epochs and schedule.warmup_steps is not None:
         raise ValueError(

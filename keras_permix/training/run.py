@@ -166,11 +166,7 @@ def _now():
 
 
 def read_record(folder: StrPath) -> dict[str, Any]:
-    """Read the record of a run.
-
-    Raises:
-        ValueError: for a missing or damaged record.
-    """
+    """Read and check the record of a run."""
     path = Path(folder) / RECORD
     if not path.is_file():
         raise ValueError(f"The folder of a run must contain `{RECORD}`. Received: {folder}")
@@ -187,11 +183,9 @@ def read_record(folder: StrPath) -> dict[str, Any]:
 
 
 def current_commit() -> str | None:
-    """Return the commit of the package's checkout.
+    """Return the commit of the package's checkout, or `None` for an installed package.
 
-    Returns:
-        40 hexadecimal digits, followed by "-dirty" if files differ; `None` for an installed
-        package.
+    A commit is followed by "-dirty" if files differ.
     """
     package = Path(__file__).resolve().parents[1]
     tracked = _git(package, "ls-files", "--error-unmatch", "__init__.py")

@@ -83,11 +83,7 @@ class RunFolder(Progress):
         write_text(self.path / "log.csv", format_csv(self.rows))
 
     def check_data(self, data: dict[str, Any] | None) -> None:
-        """Compare data with those that the run started with, unless either is unknown.
-
-        Raises:
-            ValueError: for other data.
-        """
+        """Raise a `ValueError` for other data than those that the run started with, if known."""
         if not (self.data and data):
             return
         keys = [key for key in {**self.data, **data} if self.data.get(key) != data.get(key)]
@@ -126,11 +122,6 @@ def check_place(
     """Check that a run can be stored in a folder, without changing it.
 
     `data` is that of the recipe: a run inside a folder of training images would become a class.
-
-    Raises:
-        ImportError: if matplotlib or TensorBoard is not installed.
-        ValueError: for a folder without a run that has files with the names of a run, or a folder
-            inside that of the training images.
     """
     if absent := [name for name in NEEDED if not find_spec(name)]:
         raise ImportError(

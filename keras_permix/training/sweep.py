@@ -1,6 +1,5 @@
 """Train a recipe over a grid of values and seeds, and tabulate and plot the scores."""
 
-import csv
 import itertools
 import re
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ from keras_permix.training.run_folder import save_figure
 from keras_permix.training.train import train
 from keras_permix.utils.checks import check_integer
 from keras_permix.utils.files import write_text
-from keras_permix.utils.tables import format_csv
+from keras_permix.utils.tables import format_csv, parse_rows
 
 
 def sweep(
@@ -84,8 +83,7 @@ def sweep(
     table = Path(out, "sweep.csv")
     known = {}
     if table.is_file():
-        with open(table, encoding="utf-8", newline="") as file:
-            known = {row["folder"]: row for row in csv.DictReader(file)}
+        known = {row["folder"]: row for row in parse_rows(table.read_bytes(), table)}
     rows: list[dict[str, str]] = []
     for number, (run, row, name) in enumerate(plans, 1):
         folder = Path(out, name)
@@ -109,11 +107,7 @@ def sweep(
 
 
 def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """Parse strings `key=value,value` into the grid of `sweep`.
-
-    Raises:
-        ValueError: for a string of another form, or a key that is given twice.
-    """
+    """Parse strings `key=value,value` into the grid of `sweep`."""
     grid: dict[str, list[Any]] = {}
     for text in texts:
         key, separator, values = text.partition("=")

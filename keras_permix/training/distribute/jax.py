@@ -146,11 +146,7 @@ def divided_axis(path: str, shape: Sequence[int], devices: int) -> int | None:
 
 
 def check_divides(model: Model, devices: int) -> None:
-    """Check that weights of a model are divided, and warn if less than half are.
-
-    Raises:
-        ValueError: if no weight is divided.
-    """
+    """Check that weights of a model are divided, and warn if less than half are."""
     total = divided = 0
     for weight in model.weights:
         size = prod(weight.shape)

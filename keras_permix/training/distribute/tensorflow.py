@@ -64,10 +64,6 @@ class Workers(Processes):
 
     Only sums come from `MultiWorkerMirroredStrategy`, since Keras' trainer does not support it.
     `task` holds the "type" and "index" of this process, `tasks` those of each process.
-
-    Raises:
-        ValueError: if this process is not among them, or has more than one GPU.
-        RuntimeError: if TensorFlow has already computed something.
     """
 
     def __init__(self, task: Any, tasks: list[tuple[str, str]]) -> None:
