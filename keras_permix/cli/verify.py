@@ -60,12 +60,16 @@ def run(arguments):
         for count, result in enumerate(verify_on(backend, presets), 1):
             progress = f"{backend} {count}/{len(presets)}: {result['preset']} checked"
             print(progress, file=sys.stderr, flush=True)
-            rows.append((result["preset"], backend, *_judge(result)))
+            numbers, verdict = "–", "FAIL: see below"
             if "problem" in result:
-                problems.append((result["preset"], backend, result["problem"]))
+                problems.append(f"{result['preset']} on {backend}: {result['problem']}")
+            else:
+                numbers = f"{result['error']:.1e} / {result['atol']:.0e}"
+                verdict = "pass" if result["error"] <= result["atol"] else "FAIL: outputs differ"
+            rows.append((result["preset"], backend, numbers, verdict))
     print(format_table(("preset", "backend", "largest error / allowed", "verdict"), sorted(rows)))
-    for preset, backend, problem in problems:
-        print(f"{preset} on {backend}: {problem}")
+    for problem in problems:
+        print(problem)
     return 0 if all(row[-1] == "pass" for row in rows) else 1
 
 
@@ -110,10 +114,3 @@ def verify_on(backend, presets):
         )[-1]
     for preset in presets[answered:]:
         yield {"preset": preset, "problem": problem}
-
-
-def _judge(result):
-    if "problem" in result:
-        return "–", "FAIL: see below"
-    verdict = "pass" if result["error"] <= result["atol"] else "FAIL: outputs differ"
-    return f"{result['error']:.1e} / {result['atol']:.0e}", verdict

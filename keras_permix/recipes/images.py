@@ -89,7 +89,8 @@ def _targets(rows):
     """Return what the rows of a list hold, and the columns of targets other than "label"."""
     given = [row["label"] for row in rows if "label" in row]
     if given:
-        if any(isinstance(label, list) or _has_separator(label) for label in given):
+        separated = any(mark in str(label) for mark in SEPARATORS for label in given)
+        if separated or any(isinstance(label, list) for label in given):
             return "labels", []
         numbers = [_number(label) for label in given]
         decimal = None not in numbers and any(number % 1 for number in numbers)
@@ -100,10 +101,6 @@ def _targets(rows):
         return "class", []
     flags = len(columns) > 1 and set(numbers) <= {0.0, 1.0}
     return ("labels" if flags else "values"), columns
-
-
-def _has_separator(label):
-    return isinstance(label, str) and any(mark in label for mark in SEPARATORS)
 
 
 def _number(value):

@@ -141,14 +141,11 @@ def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     merged = copy.deepcopy(values)
     for key, change in changes.items():
         old = merged.get(key)
-        if isinstance(change, dict) and isinstance(old, dict) and _same_name(old, change):
-            change = merge(old, change)
+        if isinstance(change, dict) and isinstance(old, dict):
+            if change.get("name", old.get("name")) == old.get("name"):
+                change = merge(old, change)
         merged[key] = copy.deepcopy(change)
     return merged
-
-
-def _same_name(old, change):
-    return "name" not in change or change["name"] == old.get("name")
 
 
 def check_table(values: dict[str, Any], table: Any, prefix: str, source: StrPath) -> None:

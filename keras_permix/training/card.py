@@ -30,6 +30,12 @@ def write_card(
     seconds = sum(row["seconds"] for row in rows)
     taken = ", ".join(f"{key} {value}" for key, value in model.describe_input().items())
     labels = [*dataset.labels[:10], *["…"] * (len(dataset.labels) > 10)]
+    frozen = f"; `{recipe.freeze}` was frozen" if recipe.freeze else ""
+    start = f"* Started from the weights of `{recipe.init}`{frozen}.\n" if recipe.init else ""
+    count = size_of(dataset.test[0])
+    tested = f"the whole test set, {counted(count, 'sample')}"
+    if recipe.test_samples:
+        tested = f"{count:,} evenly spaced samples of the test set"
     table = "\n".join(
         f"| {key} | {format_score(key, value)} | {paper.get(key.split('/')[-1], '–')} |"
         for key, value in scores.items()
@@ -55,10 +61,10 @@ model = {class_name}.from_preset({preset}
 * Task: {str(model.task).replace("_", " ")}. Input: {taken or "see the class"}. Output: \
 {", ".join(labels)}.
 * Scores are computed in float32 from the stored {dtype} weights on \
-{_tested(recipe, dataset)}, {_when(record, recipe, rows)}.
+{tested}, {_when(record, recipe, rows)}.
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; reproduce with \
 `{run.command}`.
-{_start(recipe)}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
+{start}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
 * Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
 {record["keras"]} on {record["backend"]} {record["backend_version"]}, \
 {recipe.precision}, seed {recipe.seed}, \
@@ -81,19 +87,6 @@ def _duration(seconds):
     """Format a duration in minutes if there are at least two, else in seconds."""
     minutes = round(seconds / 60)
     return counted(minutes, "minute") if minutes > 1 else counted(max(round(seconds), 1), "second")
-
-
-def _start(recipe):
-    frozen = f"; `{recipe.freeze}` was frozen" if recipe.freeze else ""
-    return f"* Started from the weights of `{recipe.init}`{frozen}.\n" if recipe.init else ""
-
-
-def _tested(recipe, dataset):
-    """Describe the test samples."""
-    count = size_of(dataset.test[0])
-    if recipe.test_samples:
-        return f"{count:,} evenly spaced samples of the test set"
-    return f"the whole test set, {counted(count, 'sample')}"
 
 
 def _when(record, recipe, rows):

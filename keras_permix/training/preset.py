@@ -57,7 +57,11 @@ def write_preset(
     name = run.name.split("/")[-1]
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}
     stored = type(model).from_config(config)
-    weights = [_in_float32(ops.convert_to_numpy(weight.value)) for weight in model.weights]
+    values = (ops.convert_to_numpy(weight.value) for weight in model.weights)
+    weights = [
+        value.astype("float32" if keras.backend.is_float_dtype(value.dtype.name) else value.dtype)
+        for value in values
+    ]
     floats = [weight for weight in weights if weight.dtype.kind == "f"]
     largest = max(np.abs(weight).max(initial=0) for weight in floats)
     fits = run.recipe.store == "float16" and largest <= np.finfo("float16").max
@@ -85,12 +89,6 @@ def write_preset(
         card = write_card(stored, run, dataset, scores, rows, record, dtype or "float32")
         write_text(Path(out) / "README.md", card)
     return scores
-
-
-def _in_float32(weight):
-    """Return a copy of a weight, in float32 if it is a float."""
-    is_float = keras.backend.is_float_dtype(weight.dtype.name)
-    return weight.astype("float32" if is_float else weight.dtype)
 
 
 def finished_scores(
