@@ -12,7 +12,7 @@ def add_arguments(parser):
         metavar="NAME",
         help="backend to set: jax, tensorflow or torch (default: show the current one)",
     )
-    parser.set_defaults(run=run, needs_keras=False)
+    parser.set_defaults(needs_keras=False)
 
 
 def run(arguments):

@@ -49,7 +49,7 @@ def add_arguments(parser):
         help="CSV file to write, row by row; its folder is created. With matplotlib, a plot is "
         "written to the same path with the ending .png",
     )
-    parser.set_defaults(run=run, keep_memory=True)
+    parser.set_defaults(keep_memory=True)
 
 
 def run(arguments):

@@ -64,6 +64,7 @@ def parse(argv, load):
     if name in verbs:
         module = load(name)
         verbs[name].description = module.__doc__
+        verbs[name].set_defaults(run=module.run)
         module.add_arguments(verbs[name])
     for verb in (parser, *verbs.values()):
         verb.add_argument(
@@ -96,8 +97,8 @@ def add_data_dir(parser):
     parser.add_argument("--data-dir", type=given_path, help="folder that holds the data files")
 
 
-def add_training(parser, run, smoke, verbose):
-    """Add the options of commands that train, with a help text and a default, and set `run`."""
+def add_training(parser, smoke, verbose):
+    """Add the options of commands that train: the help of one, and the default of the other."""
     add_data_dir(parser)
     parser.add_argument("--smoke", action="store_true", help=smoke)
     parser.add_argument(
@@ -107,7 +108,7 @@ def add_training(parser, run, smoke, verbose):
         default=verbose,
         help="progress output of fit: 0 silent, 1 progress bar, 2 one line per epoch",
     )
-    parser.set_defaults(run=run, keep_memory=True)
+    parser.set_defaults(keep_memory=True)
 
 
 def check_output(argument, path, kind="file", endings=()):

@@ -49,7 +49,6 @@ def add_arguments(parser):
         "--out", type=given_path, metavar="FILE",
         help="write scores (.json), or predictions and, for classes, the confusion matrix (.csv)",
     )  # fmt: skip
-    parser.set_defaults(run=run)
 
 
 def run(arguments):

@@ -23,7 +23,6 @@ def add_arguments(parser):
         ".keras file",
     )
     add_overrides(parser, "set an argument of the model, e.g. --set image_size=48")
-    parser.set_defaults(run=run)
 
 
 def run(arguments):

@@ -6,7 +6,7 @@ from keras_permix.cli.common import format_scores, format_table
 
 
 def add_arguments(parser):
-    parser.set_defaults(run=run, needs_keras=False)
+    parser.set_defaults(needs_keras=False)
 
 
 def run(arguments):

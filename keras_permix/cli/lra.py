@@ -46,7 +46,7 @@ def add_arguments(parser):
         "--out", type=given_path, metavar="FILE.csv", help="file of results (default: RUNS/lra.csv)"
     )
     smoke = "train for a few steps on generated data, and record no result"
-    add_training(parser, run, smoke, verbose=2)
+    add_training(parser, smoke, verbose=2)
 
 
 def run(arguments):

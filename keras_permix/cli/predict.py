@@ -32,7 +32,6 @@ def add_arguments(parser):
         metavar="FILE",
         help="write predictions to FILE (.csv or .jsonl) instead of stdout",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments):

@@ -19,7 +19,7 @@ def add_arguments(parser):
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs of each run")
     parser.add_argument("--out", type=given_path, required=True, help="folder of the sweep")
     smoke = "train each run for two short epochs on generated data"
-    add_training(parser, run, smoke, verbose=2)
+    add_training(parser, smoke, verbose=2)
 
 
 def run(arguments):

@@ -56,7 +56,7 @@ def add_arguments(parser):
         "--workers", type=int, default=1, metavar="N", help="threads that prepare batches"
     )
     smoke = "train for two short epochs on generated data, or on a few of your images"
-    add_training(parser, run, smoke, verbose=1)
+    add_training(parser, smoke, verbose=1)
 
 
 def run(arguments):

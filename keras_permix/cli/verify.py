@@ -31,7 +31,6 @@ def add_arguments(parser):
     parser.add_argument(
         "--here", action="store_true", help="check in this process and print JSON lines"
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments):

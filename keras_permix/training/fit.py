@@ -44,10 +44,8 @@ def fit_recipe(
         callbacks: Additional Keras callbacks. Defaults to none.
         distribution: A `Distribution` from `distributed`; make the model in its `scope`. Defaults
             to `None`, one device.
-        steps_per_execution: Training steps per call of the compiled function, as in Keras'
-            `compile`. Defaults to 1.
-        workers: Threads that prepare batches. With more than one, batches are prepared during the
-            training step. Defaults to 1.
+        steps_per_execution: As for `train`. Defaults to 1.
+        workers: As for `train`. Defaults to 1.
 
     Returns:
         A list of dicts, one row of the log per epoch.

@@ -188,17 +188,12 @@ def current_commit() -> str | None:
     A commit is followed by "-dirty" if files differ.
     """
     package = Path(__file__).resolve().parents[1]
-    tracked = _git(package, "ls-files", "--error-unmatch", "__init__.py")
-    if tracked is None:
-        return None
-    return _git(package, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*")
-
-
-def _git(folder, *arguments):
+    tracked = ["git", "ls-files", "--error-unmatch", "__init__.py"]
+    commit = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
-        done = subprocess.run(
-            ["git", *arguments], cwd=folder, check=True, capture_output=True, encoding="utf-8"
-        )
+        subprocess.run(tracked, cwd=package, check=True, capture_output=True)
+        return subprocess.check_output(
+            commit, cwd=package, stderr=subprocess.DEVNULL, encoding="utf-8"
+        ).strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-    return done.stdout.strip()
