@@ -181,8 +181,8 @@ def _write_rows(path, header, rows):
 def data_of(info, name=None, path=None):
     """Return the data to score with the preset `info`, in the form of a recipe's `data`.
 
-    They are the data set `name`, by default that of the preset, or the folder of images or file of
-    samples `path`, of which only the held-out part is scored if the preset was trained on it.
+    By default, this is the data set of the preset. `name` is another data set, `path` a folder of
+    images or a file of samples. If the preset was trained on `path`, the held-out part is scored.
 
     Raises:
         ValueError: for unknown data, or a preset that names no data set, as from a smoke run.

@@ -63,7 +63,7 @@ def write_preset(
         for value in values
     ]
     floats = [weight for weight in weights if weight.dtype.kind == "f"]
-    largest = max(np.abs(weight).max(initial=0) for weight in floats)
+    largest = max((np.abs(weight).max(initial=0) for weight in floats), default=0)
     fits = run.recipe.store == "float16" and largest <= np.finfo("float16").max
     for weight in floats if fits else ():
         weight[...] = weight.astype("float16")  # The stored weights are scored.
