@@ -54,9 +54,7 @@ def run(arguments):
     from keras_permix.lra.results import read_results
     from keras_permix.lra.run import lra_run
 
-    tasks = dict.fromkeys(
-        task for given in arguments.tasks for task in (ALL if given == "all" else (given,))
-    )
+    tasks = [task for given in arguments.tasks for task in (ALL if given == "all" else [given])]
     runs = {
         task: [
             lra_run(task, model, arguments.scale, seed, arguments.overrides, arguments.smoke)

@@ -16,7 +16,7 @@ from keras_permix.utils.formatting import counted, duration
 from keras_permix.zoo.presets.weights import weights_content
 
 SKIPPED = 2  # calls during which the backend compiles
-MEASURED = 20  # calls that the estimate measures, or the rest of the first epoch
+LAST = 22  # call after which the estimate is printed, if the first epoch does not end before
 
 
 class Progress(keras.callbacks.Callback):
@@ -122,23 +122,19 @@ class Estimate(keras.callbacks.Callback):
     asynchronously.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls, self.is_printed = 0, False
+    calls = 0  # one per `steps_per_execution` steps
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if self.is_printed:
-            return
-        self.calls += 1  # one per `steps_per_execution` steps
+        self.calls += 1
         steps = self.params["steps"]
         done = self.epoch * steps + batch + 1
         if self.calls <= SKIPPED:
             self.started, self.first = time.perf_counter(), done
-        elif self.calls == SKIPPED + MEASURED or batch + 1 == steps:
-            self.is_printed = True
+        elif self.calls == LAST or self.calls < LAST and batch + 1 == steps:
+            self.calls = LAST
             seconds = (time.perf_counter() - self.started) / (done - self.first)
             if left := self.params["epochs"] * steps - done:
                 # A progress bar may occupy the current line.
