@@ -17,7 +17,10 @@ def add_arguments(parser):
 
 def run(arguments):
     """Print or set the backend, without importing Keras. Return the exit code."""
+    import json
+
     from keras_permix import _backend
+    from keras_permix.utils.files import write_text
 
     installed, first = _backend.installed_backends(), _backend.set_by_user()
     if arguments.name is None:
@@ -27,20 +30,8 @@ def run(arguments):
         taken = f"; permix uses {installed[0]}" if absent and installed and not first else ""
         known = ", ".join(installed) or "none"
         print(f"default backend: {name}{absent} (installed: {known}){taken}")
-    else:
-        _backend.check_installed("NAME", arguments.name)
-        beside = f"; KERAS_BACKEND={first} overrides it" if first else ""
-        print(f"default backend: {arguments.name}, saved in {_save(arguments.name)}{beside}")
-    return 0
-
-
-def _save(backend):
-    """Store a backend in keras.json and keep the other settings. Return the path."""
-    import json
-
-    from keras_permix import _backend
-    from keras_permix.utils.files import write_text
-
+        return 0
+    _backend.check_installed("NAME", arguments.name)
     path, settings = _backend.settings_file(), _backend.settings()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,5 +40,7 @@ def _save(backend):
             "`KERAS_HOME` must name a folder that exists or can be created. "
             f"Received: {path.parent} ({error.strerror})"
         ) from error
-    write_text(path, json.dumps({**settings, "backend": backend}, indent=4) + "\n")
-    return path
+    write_text(path, json.dumps({**settings, "backend": arguments.name}, indent=4) + "\n")
+    beside = f"; KERAS_BACKEND={first} overrides it" if first else ""
+    print(f"default backend: {arguments.name}, saved in {path}{beside}")
+    return 0
