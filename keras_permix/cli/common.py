@@ -98,7 +98,7 @@ def add_data_dir(parser):
 
 
 def add_training(parser, smoke, verbose):
-    """Add the options of commands that train: the help of one, and the default of the other."""
+    """Add `--data-dir`, `--smoke` with a help text, and `--verbose` with a default."""
     add_data_dir(parser)
     parser.add_argument("--smoke", action="store_true", help=smoke)
     parser.add_argument(
