@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Layer, Mask, Tensor
-from keras_permix.layers import CSP, SinkhornCSP, SliceSort
+from keras_permix.layers import CSP, SimpleAttention, SinkhornCSP, SliceSort
 
 
 def permutation_maps(
@@ -223,7 +223,7 @@ def simple_attention_maps(
 
     Reference: Yorsh et al., "SimpleTRON", 2022.
     """
-    if not hasattr(layer, "attend") or not hasattr(layer, "split_heads"):
+    if not isinstance(layer, SimpleAttention):
         raise TypeError(
             f"`layer` must be a built SimpleAttention. Received: layer={type(layer).__name__}"
         )

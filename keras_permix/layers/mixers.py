@@ -23,32 +23,28 @@ from keras_permix.utils.checks import check_flags, check_named, check_names, pla
 
 
 class Mixer(NamedTuple):
-    """Describe a mixer: a layer that keeps the shape of tokens, and its default arguments.
-
-    `by_depth`: Whether the layer takes `layer_index` and `num_layers`, its position in the model.
-    """
+    """Describe a mixer: a layer that keeps the shape of tokens, and its default arguments."""
 
     layer: type[Any]
     defaults: dict[str, Any]
-    by_depth: bool
 
 
 MIXERS = {
-    "attention": Mixer(SoftmaxAttention, {}, by_depth=False),
-    "butterfly_attention": Mixer(ButterflyAttention, {}, by_depth=True),
-    "causal_csp": Mixer(CausalCSP, {}, by_depth=False),
-    "circular_shift": Mixer(CSP, {"group_size": 1}, by_depth=True),
-    "csp": Mixer(CSP, {}, by_depth=True),
-    "damped_ema": Mixer(DampedEMA, {"bidirectional": True}, by_depth=False),
-    "fourier": Mixer(FourierMixer, {}, by_depth=False),
-    "linear_attention": Mixer(LinearAttention, {}, by_depth=False),
-    "linformer": Mixer(LinformerAttention, {}, by_depth=False),
-    "local_attention": Mixer(LocalAttention, {}, by_depth=False),
-    "max_exchange": Mixer(SliceSort, {"order": "max_exchange"}, by_depth=True),
-    "performer": Mixer(PerformerAttention, {}, by_depth=False),
-    "simple_attention": Mixer(SimpleAttention, {}, by_depth=False),
-    "sinkhorn_csp": Mixer(SinkhornCSP, {}, by_depth=True),
-    "slice_sort": Mixer(SliceSort, {}, by_depth=True),
+    "attention": Mixer(SoftmaxAttention, {}),
+    "butterfly_attention": Mixer(ButterflyAttention, {}),
+    "causal_csp": Mixer(CausalCSP, {}),
+    "circular_shift": Mixer(CSP, {"group_size": 1}),
+    "csp": Mixer(CSP, {}),
+    "damped_ema": Mixer(DampedEMA, {"bidirectional": True}),
+    "fourier": Mixer(FourierMixer, {}),
+    "linear_attention": Mixer(LinearAttention, {}),
+    "linformer": Mixer(LinformerAttention, {}),
+    "local_attention": Mixer(LocalAttention, {}),
+    "max_exchange": Mixer(SliceSort, {"order": "max_exchange"}),
+    "performer": Mixer(PerformerAttention, {}),
+    "simple_attention": Mixer(SimpleAttention, {}),
+    "sinkhorn_csp": Mixer(SinkhornCSP, {}),
+    "slice_sort": Mixer(SliceSort, {}),
 }
 
 
@@ -58,12 +54,8 @@ CUSTOM = "custom"  # the name of a layer outside `MIXERS`
 def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
     """Check a mixer and return it as a dict of plain values.
 
-    Args:
-        spec: A name of `MIXERS`, a dict with that `"name"` and arguments of its layer, or a layer.
-
-    Returns:
-        A dict with a `"name"` of `MIXERS` and arguments. For a layer outside `MIXERS`,
-        `{"name": "custom", "config": …}` with its serialized config.
+    A mixer is a name of `MIXERS`, a dict with that `"name"` and arguments of its layer, or a layer.
+    A layer outside `MIXERS` becomes `{"name": "custom", "config": …}` with its serialized config.
     """
     if isinstance(spec, keras.layers.Layer):
         return _spec_of_layer(spec)
@@ -91,19 +83,10 @@ def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
 
 
 def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = check_mixer) -> Any:
-    """Check the mixers of a model and return them as plain values.
+    """Check the mixers of a model by `check`, and return one if all are the same, else a list.
 
-    Args:
-        specs: A mixer for all blocks, a list or tuple of one per block, or a function from the
-            0-based index of a block to its mixer.
-        num_layers: Number of blocks.
-        check: Function that checks one mixer and returns it as plain values.
-
-    Returns:
-        One mixer if all blocks have the same, else a list.
-
-    Raises:
-        ValueError: if the length of the list differs from `num_layers`.
+    `specs` is a mixer for all blocks, a list or tuple of one per block, or a function from the
+    index of a block to its mixer.
     """
     if callable(specs) and not isinstance(specs, keras.layers.Layer):
         specs = [specs(index) for index in range(num_layers)]
@@ -146,7 +129,7 @@ def make_mixer(
     ragged: bool = False,
     **arguments: Any,
 ) -> Layer:
-    """Make a mixer.
+    """Make a mixer, a layer that keeps the shape of tokens `(batch, tokens, channels)`.
 
     Args:
         spec: A name of `MIXERS`, or a dict with that `"name"` and arguments of the layer, which
@@ -157,23 +140,12 @@ def make_mixer(
         use_bias: Whether the projections have biases. `None`: the default of the layer.
         ragged: Whether the last group may be shorter. Ignored by mixers without groups.
         **arguments: Arguments that all mixers take, such as `dropout` and `dtype`.
-
-    Returns:
-        A layer that keeps the shape of tokens `(batch, tokens, channels)`.
-
-    Raises:
-        ValueError: for an unknown name, or an argument out of range.
-
-    Example:
-
-    >>> from keras_permix.layers.mixers import make_mixer
-    >>> make_mixer({"name": "csp", "group_size": 4}, layer_index=1, num_layers=6,
-    ...     dropout=0.1).group_size
-    4
     """
     spec = check_mixer(spec)
     if spec["name"] == CUSTOM:
-        return _make_custom(spec["config"], arguments)
+        config = spec["config"]
+        given = {name: arguments[name] for name in ("name", "dtype") if arguments.get(name)}
+        return keras.layers.deserialize({**config, "config": {**config["config"], **given}})
     mixer = MIXERS[spec.pop("name")]
     known = parameters_of(mixer.layer)
     if use_bias is not None:
@@ -182,13 +154,9 @@ def make_mixer(
         arguments["ragged"] = True
     if inner_dim is not None:
         arguments |= _inner(inner_dim, known, spec)
-    at = {"layer_index": layer_index, "num_layers": num_layers} if mixer.by_depth else {}
-    return mixer.layer(**{**arguments, **mixer.defaults, **spec, **at})
-
-
-def _make_custom(config, arguments):
-    given = {name: arguments[name] for name in ("name", "dtype") if arguments.get(name)}
-    return keras.layers.deserialize({**config, "config": {**config["config"], **given}})
+    if "layer_index" in known:
+        spec |= {"layer_index": layer_index, "num_layers": num_layers}
+    return mixer.layer(**{**arguments, **mixer.defaults, **spec})
 
 
 def arguments_of(name: str) -> set[str]:

@@ -98,13 +98,14 @@ def check_positive_or_none(argument, value):
 
 
 def check_layer_index(layer_index, num_layers):
-    """Check a layer index, counted from 0, against the number of layers."""
+    """Check a layer index, counted from 0, against the number of layers, and return both."""
     index = check_integer("layer_index", layer_index, least=0)
     if index >= check_integer("num_layers", num_layers):
         raise ValueError(
             "`layer_index` must count from 0 to `num_layers` - 1. "
             f"Received: layer_index={layer_index}, num_layers={num_layers}"
         )
+    return layer_index, num_layers
 
 
 def check_floats(argument, values, count, each):

@@ -10,10 +10,10 @@ from keras_permix._typing import MixerSpecs
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
 from keras_permix.layers.graph.graph_embedding import EDGES, GraphEmbedding, GraphormerBias
-from keras_permix.layers.graph.graph_mixers import make_dense
+from keras_permix.layers.graph.graph_mixers import initial_stddev
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
 from keras_permix.layers.mixers import check_mixers, mixer_at
-from keras_permix.layers.parts.wrappers import make_dropout
+from keras_permix.layers.parts.wrappers import Dense, make_dropout
 from keras_permix.utils.checks import check_choice, check_named
 from keras_permix.zoo.arrays import check_texts
 from keras_permix.zoo.graph_inputs import (
@@ -240,7 +240,8 @@ def _encode(graphs, config, dtype):
 def _read_out(tokens, config, dtype):
     """Map tokens to values in float32, in the units of the targets."""
     x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(tokens)
-    head = make_dense(config["targets"], config["num_layers"], dtype=dtype, name="head")
+    normal = keras.initializers.RandomNormal(stddev=initial_stddev(config["num_layers"]))
+    head = Dense(config["targets"], kernel_initializer=normal, dtype=dtype, name="head")
     rescale = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
     return rescale(head(pool_tokens(x, "cls")))
 

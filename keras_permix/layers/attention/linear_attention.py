@@ -8,7 +8,6 @@ from keras import ops
 
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.masks import visible_keys
-from keras_permix.layers.parts.wrappers import flatten_map, unflatten_map
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.dispatch.checks import is_empty
 from keras_permix.ops.reference.linear import full_precision
@@ -60,15 +59,13 @@ class LinearAttention(Streaming, SelfAttention):
         super().__init__(*args, **kwargs)
         self.causal = causal
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
-        if is_empty(inputs):  # no maximum over features
-            return ops.zeros_like(inputs)
-        tokens, mask = flatten_map(inputs, mask)
-        if self.causal:
-            outputs, _ = self.read(tokens, self.make_state(ops.shape(tokens)[0]), mask)
-        else:
-            outputs = self.merge_heads(linear_attention(*self.split_heads(tokens, mask), mask=mask))
-        return unflatten_map(outputs, inputs)
+    def attend(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+        if is_empty(value):  # no maximum over features
+            return value
+        if not self.causal:
+            return linear_attention(query, key, value, mask)
+        state = self.make_state(ops.shape(value)[0])
+        return linear_attention_stream(query, key, value, state, mask)[0]
 
     def make_state(self, batch_size: int) -> dict[str, Any]:
         if not self.causal:
@@ -134,10 +131,7 @@ def _scaled_features(x, scale):
 
 
 def hide_padding(exponents: Any, real: Any) -> Any:
-    """Set the exponents of padding to -inf, so that its features are 0.
-
-    `real`: Booleans `(batch, tokens)`, True at real tokens, or `None`.
-    """
+    """Set the exponents of padding to -inf, so that its features are 0."""
     if real is None:
         return exponents
     return ops.where(real[:, :, None, None], exponents, ops.cast(-float("inf"), exponents.dtype))
@@ -146,14 +140,8 @@ def hide_padding(exponents: Any, real: Any) -> Any:
 def attend_by_features(query: Any, key: Any, value: Any) -> Any:
     """Attend by products of positive features; keys and values are multiplied first.
 
-    Args:
-        query: Features `(batch, tokens, heads, features)`, float32 or float64. The largest feature
-            of every token is at least 1.
-        key: Features of the same shape, 0 for padding. The largest of every head is at least 1.
-        value: Tensor `(batch, tokens, heads, head_dim)`.
-
-    Returns:
-        A tensor like `value`.
+    The features `(batch, tokens, heads, features)` are float32 or float64, and 0 for padding. The
+    largest feature of every query, and that of the keys of every head, is at least 1.
     """
     precise = query.dtype
     # Products in float16 could overflow, and so could their gradients.
@@ -208,11 +196,9 @@ class PerformerAttention(SelfAttention):
         self.features = check_integer("features", features)
         self.seed = check_integer("seed", seed, least=0)
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
-        if is_empty(inputs):  # no maximum over features
-            return ops.zeros_like(inputs)
-        tokens, mask = flatten_map(inputs, mask)
-        query, key, value = self.split_heads(tokens, mask)
+    def attend(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+        if is_empty(value):  # no maximum over features
+            return value
         real = None if mask is None else visible_keys(ops.cast(mask, "bool"))
         directions = self.directions(query.shape[-1])
         query, key = (_exponents(x, directions) for x in (query, key))
@@ -220,8 +206,7 @@ class PerformerAttention(SelfAttention):
         key = hide_padding(key, real)
         key = ops.exp(key - ops.stop_gradient(ops.max(key, axis=(1, 3), keepdims=True)))
         attended = attend_by_features(query, key, ops.cast(value, "float32"))
-        merged = self.merge_heads(ops.cast(attended, value.dtype))
-        return unflatten_map(merged, inputs)
+        return ops.cast(attended, value.dtype)
 
     def directions(self, head_dim: int) -> np.ndarray:
         """Return the random directions `(features, head_dim)`, with lengths of Gaussian vectors."""

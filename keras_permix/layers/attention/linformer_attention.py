@@ -8,7 +8,6 @@ from keras import ops
 from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.attention.softmax_attention import can_fuse, softmax_weights
 from keras_permix.layers.parts.masks import visible_keys
-from keras_permix.layers.parts.wrappers import flatten_map, tokens_shape, unflatten_map
 from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 
@@ -63,7 +62,7 @@ class LinformerAttention(SelfAttention):
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
-        tokens = tokens_shape(type(self).__name__, input_shape)[1]
+        tokens = self._tokens_shape(input_shape)[1]
         if self.max_sequence_length is None and tokens is None:
             raise ValueError(
                 "`max_sequence_length` must be given if the number of tokens is unknown. "
@@ -75,10 +74,8 @@ class LinformerAttention(SelfAttention):
         self.value_mixer = self.add_weight(shape, normal.clone(), name="value_mixer")
         self._check_length(tokens)
 
-    def call(self, inputs: Any, mask: Any = None) -> Any:
-        x, mask = flatten_map(inputs, mask)
-        self._check_length(x.shape[1])
-        query, key, value = self.split_heads(x, mask)
+    def attend(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
+        self._check_length(query.shape[1])
         if mask is not None:
             real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
             key, value = (ops.where(real, x, ops.zeros_like(x)) for x in (key, value))
@@ -89,10 +86,8 @@ class LinformerAttention(SelfAttention):
             for x, mixer in zip((key, value), mixers, strict=True)
         )
         if can_fuse(query):
-            attended = ops.dot_product_attention(query, key, value)
-        else:
-            attended = ops.einsum("bhqk,bkhd->bqhd", softmax_weights(query, key), value)
-        return unflatten_map(self.merge_heads(attended), inputs)
+            return ops.dot_product_attention(query, key, value)
+        return ops.einsum("bhqk,bkhd->bqhd", softmax_weights(query, key), value)
 
     def _check_length(self, tokens):
         if tokens is not None and tokens > self.key_mixer.shape[0]:

@@ -8,7 +8,7 @@ from keras import ops
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.masks import clean_padding
-from keras_permix.layers.parts.wrappers import flatten_map, tokens_shape, unflatten_map
+from keras_permix.layers.parts.wrappers import flatten_map, unflatten_map
 from keras_permix.ops.reference.packing import cut, join
 from keras_permix.utils.checks import check_positive_or_none
 
@@ -55,7 +55,7 @@ class LocalAttention(SoftmaxAttention):
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
-        self.tokens_per_block(tokens_shape(type(self).__name__, input_shape)[1])
+        self.tokens_per_block(self._tokens_shape(input_shape)[1])
 
     def call(  # type: ignore[override]  # has no `attention_mask`
         self, inputs: Any, mask: Any = None, training: bool | None = None

@@ -7,27 +7,17 @@ from keras import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.masks import clean_padding
-from keras_permix.layers.parts.wrappers import Dense, make_dropout, tokens_shape
+from keras_permix.layers.parts.wrappers import flatten_map, make_dropout, unflatten_map
 from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 
 
 class SelfAttention(MixingLayer):
     """Project tokens to queries, keys and values per head, and heads back to tokens.
 
-    A subclass attends in its `call`, between `split_heads` and `merge_heads`. All subclasses but
-    `LinformerAttention` have the same weights: one kernel `(channels, 3 * num_heads * head_dim)`,
-    which holds q, k and v side by side with contiguous heads, its bias, and the output projection.
-    `set_weights` copies them between these kinds of attention.
-
-    Args:
-        num_heads: Number of heads.
-        head_dim: Channels per head. `None`: input width / `num_heads`; then `num_heads` must divide
-            the input width.
-        use_qkv_bias: Whether the fused projection has a bias.
-        use_output_projection: Whether to project back to the input width. If False, `num_heads` *
-            `head_dim` must be the input width, and no dropout follows.
-        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        use_output_bias: Whether the output projection has a bias.
+    A subclass implements `attend`, or calls `split_heads` and `merge_heads` in its `call`. All
+    subclasses but `LinformerAttention` have the same weights: one kernel
+    `(channels, 3 * num_heads * head_dim)`, which holds q, k and v side by side with contiguous
+    heads, its bias, and the output projection. `SoftmaxAttention` documents the arguments.
     """
 
     def __init__(
@@ -41,7 +31,6 @@ class SelfAttention(MixingLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.num_heads = check_integer("num_heads", num_heads)
         self.head_dim = check_positive_or_none("head_dim", head_dim)
         self.use_qkv_bias = use_qkv_bias
@@ -50,7 +39,7 @@ class SelfAttention(MixingLayer):
         self.use_output_bias = use_output_bias
 
     def build(self, input_shape: Shape) -> None:
-        width = tokens_shape(type(self).__name__, input_shape)[-1]
+        width = self._tokens_shape(input_shape)[-1]
         if self.head_dim is None and width % self.num_heads:
             raise ValueError(
                 "`num_heads` must divide the width of the input if `head_dim` is None. "
@@ -63,16 +52,22 @@ class SelfAttention(MixingLayer):
                 f"input. Received: num_heads={self.num_heads}, head_dim={self.head_dim}, "
                 f"input_shape={tuple(input_shape)}"
             )
-        self.qkv_dense = Dense(
-            3 * inner, use_bias=self.use_qkv_bias, dtype=self.dtype_policy, name="qkv"
-        )
-        self.qkv_dense.build(input_shape)
+        self.qkv_dense = self._dense("qkv", 3 * inner, input_shape, use_bias=self.use_qkv_bias)
         if self.use_output_projection:
-            self.output_dense = Dense(
-                width, use_bias=self.use_output_bias, dtype=self.dtype_policy, name="output"
+            merged_shape = (*input_shape[:-1], inner)
+            self.output_dense = self._dense(
+                "output", width, merged_shape, use_bias=self.use_output_bias
             )
-            self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
+
+    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
+        tokens, mask = flatten_map(inputs, mask)
+        attended = self.attend(*self.split_heads(tokens, mask), mask)
+        return unflatten_map(self.merge_heads(attended), inputs)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
+        """Attend per head, from and to `(batch, tokens, heads, head_dim)`."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `attend`.")
 
     def split_heads(self, inputs: Tensor, mask: Mask = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each `(batch, tokens, heads, head_dim)`."""

@@ -7,7 +7,6 @@ import keras
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.parts.wrappers import flatten_map, unflatten_map
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import SCALES, simple_attention_stream
@@ -29,13 +28,9 @@ class SimpleAttention(Streaming, SelfAttention):
     `head_dim` x `head_dim` matrix per head.
 
     Args:
-        num_heads: Number of heads. The shapes of weights depend on it only if `head_dim` is set.
-        head_dim: Channels per head. `None`: input width / `num_heads`; then `num_heads` must divide
-            the input width.
-        use_qkv_bias: Whether the fused projection has a bias.
-        use_output_projection: Whether to project back to the input width ("linear layer behind the
-            q-k-v product" in the paper). If False, `num_heads` * `head_dim` must be the input
-            width, and no dropout is applied.
+        num_heads, head_dim, use_qkv_bias: See `SoftmaxAttention`.
+        use_output_projection: See `SoftmaxAttention`. The paper calls it "linear layer behind the
+            q-k-v product".
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
         scale: "length" divides by the square root of the number of tokens, including padding.
             "valid" counts only the real tokens that a query attends to. `None` does not divide.
@@ -74,15 +69,6 @@ class SimpleAttention(Streaming, SelfAttention):
         self.scale = check_choice("scale", scale, SCALES)
         self.causal = causal
 
-    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
-        tokens, mask = flatten_map(inputs, mask)
-        attended = self.attend(*self.split_heads(tokens, mask), mask)
-        return unflatten_map(self.merge_heads(attended), inputs)
-
-    @property
-    def is_causal(self) -> bool:
-        return self.causal
-
     def make_state(self, batch_size: int) -> dict[str, Tensor]:
         if not self.causal or self.scale == "length":
             raise ValueError(
@@ -108,7 +94,6 @@ class SimpleAttention(Streaming, SelfAttention):
         return outputs, {"memory": memory, "seen": seen[:, -1]}
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
-        """Attend per head, from and to `(batch, tokens, heads, head_dim)`."""
         return ops.simple_attention(
             query, key, value, mask=mask, scale=self.scale, causal=self.causal
         )

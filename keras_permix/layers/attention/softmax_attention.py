@@ -8,14 +8,9 @@ from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.mixing.token_mixer import broadcasts, shape_of
+from keras_permix.layers.mixing.token_mixer import fits, shape_of
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
-from keras_permix.layers.parts.wrappers import (
-    flatten_map,
-    make_dropout,
-    tokens_shape,
-    unflatten_map,
-)
+from keras_permix.layers.parts.wrappers import flatten_map, make_dropout, unflatten_map
 from keras_permix.ops.reference.linear import full_precision
 
 
@@ -121,9 +116,9 @@ class SoftmaxAttention(SelfAttention):
         return softmax_weights(query, key, visible)
 
     def _check_attention_mask(self, mask, shape):
-        batch, tokens, _ = tokens_shape(type(self).__name__, shape)
+        batch, tokens, _ = self._tokens_shape(shape)
         kinds = ((), (batch,), (batch, self.num_heads))
-        if not any(broadcasts(shape_of(mask), (*kind, tokens, tokens)) for kind in kinds):
+        if not any(fits(shape_of(mask), (*kind, tokens, tokens), ones=4) for kind in kinds):
             raise ValueError(
                 "`attention_mask` must have the shape (batch, heads, tokens, tokens), (batch, "
                 "tokens, tokens) or (tokens, tokens), or 1 for an axis to broadcast. "

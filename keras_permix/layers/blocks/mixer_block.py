@@ -7,14 +7,7 @@ import keras
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.parts.masks import mask_arguments
-from keras_permix.layers.parts.wrappers import (
-    Composite,
-    Dense,
-    check_inner,
-    input_arguments,
-    make_dropout,
-    tokens_shape,
-)
+from keras_permix.layers.parts.wrappers import Composite, check_inner, input_arguments, make_dropout
 from keras_permix.utils.checks import check_choice, check_integer, check_positive, check_rate
 
 EXTRA_SKIPS = (None, "block", "attention")
@@ -86,7 +79,6 @@ class MixerBlock(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.mixer = check_inner("mixer", mixer)
         self.mlp_dim = check_integer("mlp_dim", mlp_dim)
         self.norm_first = norm_first
@@ -98,20 +90,17 @@ class MixerBlock(Composite):
         self.activation = check_choice("activation", activation, ACTIVATIONS)
 
     def build(self, input_shape: Shape) -> None:
-        width, policy = tokens_shape(type(self).__name__, input_shape)[-1], self.dtype_policy
-        norm = dict(epsilon=self.epsilon, dtype=policy)
-        self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
-        self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
-        self.mlp_in = Dense(self.mlp_dim, ACTIVATIONS[self.activation], dtype=policy, name="mlp_in")
-        self.mlp_out = Dense(width, dtype=policy, name="mlp_out")
+        width, policy = self._tokens_shape(input_shape)[-1], self.dtype_policy
+        self.mixer_norm = self._norm("mixer_norm", input_shape)
+        self.mlp_norm = self._norm("mlp_norm", input_shape)
+        activation = ACTIVATIONS[self.activation]
+        self.mlp_in = self._dense("mlp_in", self.mlp_dim, input_shape, activation)
+        self.mlp_out = self._dense("mlp_out", width, (*input_shape[:-1], self.mlp_dim))
         self.drop_mixed = make_dropout(self.mixer_dropout, dtype=policy)
         self.drop_hidden = make_dropout(self.hidden_dropout, dtype=policy)
         self.drop_outputs = make_dropout(self.dropout, dtype=policy)
-        for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
-            layer.build(input_shape)
         if not self.mixer.built:
             self.mixer.build(*input_arguments(self.mixer, input_shape))
-        self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
 
     def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
         masks = mask_arguments(self.mixer, mask, attention_mask)

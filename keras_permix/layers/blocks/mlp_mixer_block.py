@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinearMLP, ButterflyMLP
-from keras_permix.layers.parts.wrappers import Composite, Dense, check_tokens
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.butterfly import two_stage_block
 from keras_permix.utils.checks import (
     check_choice,
@@ -65,6 +65,7 @@ class MLPMixerBlock(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = False
         self.mlp = check_choice("mlp", mlp, MLPS)
         self.expansion = check_integer("expansion", expansion)
         self.tokens_mlp_dim = check_positive_or_none("tokens_mlp_dim", tokens_mlp_dim)
@@ -78,32 +79,26 @@ class MLPMixerBlock(Composite):
         self.epsilon = check_positive("epsilon", epsilon)
 
     def build(self, input_shape: tuple) -> None:
-        batch, tokens, width = check_tokens("MLPMixerBlock", input_shape)
+        batch, tokens, width = self._tokens_shape(input_shape, maps=False)
         if tokens is None:
             raise ValueError(
                 "MLPMixerBlock requires a known number of tokens. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
         self.tokens = tokens
-        norm = dict(epsilon=self.epsilon, dtype=self.dtype_policy)
-        self.token_norm = keras.layers.LayerNormalization(**norm, name="token_norm")
-        self.channel_norm = keras.layers.LayerNormalization(**norm, name="channel_norm")
-        for layer in (self.token_norm, self.channel_norm):
-            layer.build(input_shape)
+        self.token_norm = self._norm("token_norm", input_shape)
+        self.channel_norm = self._norm("channel_norm", input_shape)
         self.token_mlp = self._make_mlp("token", (batch, width, tokens), self.tokens_mlp_dim)
         self.channel_mlp = self._make_mlp("channel", (batch, tokens, width), self.channels_mlp_dim)
 
     def _make_mlp(self, name, shape, units):
         """Return the built layers of an MLP along the last axis."""
-        policy, size = self.dtype_policy, shape[-1]
+        size = shape[-1]
         if self.mlp == "dense":
             hidden = units or size * self.expansion
-            first = Dense(hidden, "gelu", dtype=policy, name=f"{name}_in")
-            last = Dense(size, dtype=policy, name=f"{name}_out")
-            first.build(shape)
-            last.build((*shape[:-1], hidden))
-            return [first, last]
-        arguments = dict(expansion=self.expansion, dtype=policy, name=f"{name}_mlp")
+            first = self._dense(f"{name}_in", hidden, shape, "gelu")
+            return [first, self._dense(f"{name}_out", size, (*shape[:-1], hidden))]
+        arguments = dict(expansion=self.expansion, dtype=self.dtype_policy, name=f"{name}_mlp")
         if self.mlp == "butterfly":
             layer = ButterflyMLP(two_stage_block(size), **arguments)
         else:

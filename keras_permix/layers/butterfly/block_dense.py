@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.reference.linear import full_precision, matmul
 from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
@@ -20,7 +21,7 @@ ELEMENTWISE = (
 
 
 @keras.saving.register_keras_serializable("keras_permix")
-class BlockDense(keras.layers.Layer):
+class BlockDense(Composite):
     """Multiply every block of the channels by a separate kernel.
 
     The channels are cut into `blocks` runs of equal length; run `k` of the output is
@@ -217,23 +218,6 @@ class BlockDense(keras.layers.Layer):
         shape = list(input_shape)
         shape[self.axis] = self.blocks * self.units
         return tuple(shape)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "blocks": self.blocks,
-            "units": self.units,
-            "activation": keras.activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "axis": self.axis,
-            **self._lora_config(),
-        }
-
-    def _lora_config(self):
-        if not self.lora_rank:
-            return {}
-        return {"lora_rank": self.lora_rank, "lora_alpha": self.lora_alpha}
 
 
 def _side_by_side(initializer):

@@ -8,12 +8,7 @@ from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.attention.local_attention import LocalAttention
-from keras_permix.layers.mixing.token_mixer import (
-    MixingLayer,
-    broadcasts,
-    fits,
-    shape_of,
-)
+from keras_permix.layers.mixing.token_mixer import MixingLayer, fits, shape_of
 from keras_permix.layers.parts.masks import mask_arguments
 from keras_permix.layers.parts.wrappers import (
     broadcast_mask,
@@ -21,7 +16,6 @@ from keras_permix.layers.parts.wrappers import (
     check_inner,
     flatten_map,
     input_arguments,
-    tokens_shape,
     unflatten_map,
 )
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
@@ -78,7 +72,6 @@ class ButterflyBlock(MixingLayer):
         self, block: Layer, block_size: int, stage: int = 0, axis: int = 1, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.block = check_inner("block", block)
         self.block_size = check_integer("block_size", block_size, least=2)
         if not isinstance(axis, int) or axis == 0:
@@ -104,26 +97,18 @@ class ButterflyBlock(MixingLayer):
 
     def cut(self, x: Tensor) -> Tensor:
         """Cut the blocks out of `x`, `(batch, …, size, …)` to `(batch * blocks, …, size, …)`."""
-        axis = self.axis % len(x.shape)
-        shape = ops.shape(x)
-        blocks = shape[axis] // self.block_size
-        x = self._order(x, axis)
-        x = ops.reshape(x, (*shape[:axis], blocks, self.block_size, *shape[axis + 1 :]))
-        x = ops.moveaxis(x, axis, 1)
-        return ops.reshape(x, (shape[0] * blocks, *_replace(shape, axis, self.block_size)[1:]))
+        x = ops.moveaxis(x, self.axis, 1)
+        x = butterfly_permute(x, self.block_size, self.stage, axis=1, cyclic=True)
+        batch, size, *others = ops.shape(x)
+        blocks = batch * (size // self.block_size)
+        return ops.moveaxis(ops.reshape(x, (blocks, self.block_size, *others)), 1, self.axis)
 
     def _join(self, x, inputs):
         """Undo `cut`, for blocks of `inputs`."""
-        axis = self.axis % len(x.shape)
-        batch, size = ops.shape(inputs)[0], ops.shape(inputs)[axis]
-        shape = ops.shape(x)
-        x = ops.reshape(x, (batch, size // self.block_size, *shape[1:]))
-        x = ops.reshape(ops.moveaxis(x, 1, axis), (batch, *_replace(shape, axis, size)[1:]))
-        return self._order(x, axis, back=True)
-
-    def _order(self, x, axis, back=False):
-        order = butterfly_unpermute if back else butterfly_permute
-        return order(x, self.block_size, self.stage, axis=axis, cyclic=True)
+        x, shape = ops.moveaxis(x, self.axis, 1), ops.shape(inputs)
+        x = ops.reshape(x, (shape[0], shape[self.axis], *ops.shape(x)[2:]))
+        x = butterfly_unpermute(x, self.block_size, self.stage, axis=1, cyclic=True)
+        return ops.moveaxis(x, 1, self.axis)
 
     def _check_mask(self, mask, shape):
         """Check masks of sequences; `block` checks those of other shapes."""
@@ -133,10 +118,10 @@ class ButterflyBlock(MixingLayer):
     def _check_attention_mask(self, mask, shape):
         axis = self.axis % len(shape)
         blocks = None if shape[axis] is None else shape[axis] // self.block_size
-        size = (self.block_size, self.block_size)
+        size = (None, self.block_size, self.block_size)
         supported = "attention_mask" in signature(self.block.call).parameters
         first, last = shape_of(mask)[:2], shape_of(mask)[2:]
-        if not (supported and fits(first, (shape[0], blocks)) and broadcasts(last, (None, *size))):
+        if not (supported and fits(first, (shape[0], blocks)) and fits(last, size, ones=3)):
             raise ValueError(
                 "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
                 "block_size), and `block` must support it. Received: attention_mask.shape="
@@ -233,18 +218,15 @@ class ButterflyAttention(LocalAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, block_size, **kwargs)
-        check_layer_index(layer_index, num_layers)
-        self.layer_index = layer_index
-        self.num_layers = num_layers
+        self.layer_index, self.num_layers = check_layer_index(layer_index, num_layers)
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
-        shape = tokens_shape(type(self).__name__, input_shape)
-        tokens = shape[1]
-        size = self.tokens_per_block(tokens)
+        shape = self._tokens_shape(input_shape)
+        size = self.tokens_per_block(shape[1])
         check_blocks(size, shape, 1)
-        if tokens is not None:
-            butterfly_stages(tokens, size)
+        if shape[1] is not None:
+            butterfly_stages(shape[1], size)
 
     def call(  # type: ignore[override]  # has no `attention_mask`
         self, inputs: Any, mask: Any = None, training: bool | None = None

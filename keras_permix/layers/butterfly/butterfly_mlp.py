@@ -18,14 +18,10 @@ class Butterfly(Composite):
 
     A subclass makes its layers in `build` and implements `mix(columns, stage)`, which mixes runs of
     `block_size` channels on the first axis.
-
-    Args:
-        block_size: Channels per block, at least 2. It must divide the number of channels.
     """
 
     def __init__(self, block_size: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.block_size = check_integer("block_size", block_size, least=2)
 
     def build(self, input_shape: Shape) -> None:
@@ -34,17 +30,13 @@ class Butterfly(Composite):
         self.stages = butterfly_stages(size, self.block_size)
         self.blocks = size // self.block_size
 
-    def make_dense(
-        self, name: str, channels: int, units: int, **arguments: Any
-    ) -> list[BlockDense]:
+    def _dense_per_stage(self, name, channels, units, **arguments):
         """Make a `BlockDense` per stage that maps `channels` to `units` in each block."""
-        arguments = dict(axis=0, dtype=self.dtype_policy, **arguments)
-        layers = [
-            BlockDense(self.blocks, units, name=f"{name}_{stage}", **arguments)
-            for stage in range(self.stages)
-        ]
-        for layer in layers:
-            layer.build((self.blocks * channels, None))
+        layers = []
+        for stage in range(self.stages):
+            arguments |= dict(axis=0, dtype=self.dtype_policy, name=f"{name}_{stage}")
+            layers.append(BlockDense(self.blocks, units, **arguments))
+            layers[-1].build((self.blocks * channels, None))
         return layers
 
     def mix(self, columns: Tensor, stage: int) -> Tensor:
@@ -93,7 +85,7 @@ class ButterflyLinear(Butterfly):
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         linear = dict(use_bias=False, kernel_initializer=identity_blocks)
-        self.dense = self.make_dense("dense", self.block_size, self.block_size, **linear)
+        self.dense = self._dense_per_stage("dense", self.block_size, self.block_size, **linear)
 
     def mix(self, columns: Tensor, stage: int) -> Tensor:
         return self.dense[stage](columns)
@@ -140,8 +132,8 @@ class ButterflyMLP(Butterfly):
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
         outer, hidden = self.block_size, self.block_size * self.expansion
-        self.mlp_in = self.make_dense("mlp_in", outer, hidden, activation=self.activation)
-        self.mlp_out = self.make_dense("mlp_out", hidden, outer)
+        self.mlp_in = self._dense_per_stage("mlp_in", outer, hidden, activation=self.activation)
+        self.mlp_out = self._dense_per_stage("mlp_out", hidden, outer)
 
     def mix(self, columns: Tensor, stage: int) -> Tensor:
         return self.mlp_out[stage](self.mlp_in[stage](columns))
@@ -185,7 +177,6 @@ class ButterflyLinearMLP(Composite):
 
     def __init__(self, expansion: int = 1, activation: Any = "elu", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.expansion = check_integer("expansion", expansion)
         self.activation = keras.activations.get(activation)
 

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.wrappers import Composite, Dense
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import patchify, unpatchify
 from keras_permix.utils.checks import check_integer, check_positive
 
@@ -56,9 +56,16 @@ class PatchOnlyMixer(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = False
         sizes = patch_size if isinstance(patch_size, (list, tuple)) and patch_size else [patch_size]
         self.patch_sizes = [check_integer("patch_size", size) for size in sizes]
-        warn_of_common_factors(self.patch_sizes)
+        if any(math.gcd(*pair) > 1 for pair in itertools.combinations(self.patch_sizes, 2)):
+            warnings.warn(  # because no pixels mix across shared borders
+                "The sizes in `patch_size` should be pairwise co-prime: these mix pixels only "
+                f"within squares of {math.lcm(*self.patch_sizes)} pixels. "
+                f"Received: patch_size={self.patch_sizes}",
+                stacklevel=2,
+            )
         several = isinstance(patch_size, (list, tuple))
         self.patch_size = list(self.patch_sizes) if several else self.patch_sizes[0]
         self.expansion = check_integer("expansion", expansion)
@@ -70,7 +77,6 @@ class PatchOnlyMixer(Composite):
                 "PatchOnlyMixer expects images of shape (batch, height, width, channels) with "
                 f"known channels. Received: input_shape={tuple(input_shape)}"
             )
-        policy, norm = self.dtype_policy, keras.layers.LayerNormalization
         self.norms, self.mlps_in, self.mlps_out = [], [], []
         for index, size in enumerate(self.patch_sizes):
             if any(side is not None and side % size for side in input_shape[1:3]):
@@ -79,13 +85,10 @@ class PatchOnlyMixer(Composite):
                     f"Received: patch_size={size}, input_shape={tuple(input_shape)}"
                 )
             features = size**2 * input_shape[-1]
-            hidden = features * self.expansion
-            self.norms.append(norm(epsilon=self.epsilon, dtype=policy, name=f"norm_{index}"))
-            self.mlps_in.append(Dense(hidden, "gelu", dtype=policy, name=f"mlp_in_{index}"))
-            self.mlps_out.append(Dense(features, dtype=policy, name=f"mlp_out_{index}"))
-            self.norms[-1].build((None, None, features))
-            self.mlps_in[-1].build((None, None, features))
-            self.mlps_out[-1].build((None, None, hidden))
+            hidden, shape = features * self.expansion, (None, None, features)
+            self.norms.append(self._norm(f"norm_{index}", shape))
+            self.mlps_in.append(self._dense(f"mlp_in_{index}", hidden, shape, "gelu"))
+            self.mlps_out.append(self._dense(f"mlp_out_{index}", features, (None, None, hidden)))
 
     def call(self, images: Tensor) -> Tensor:
         _, height, width, _ = keras.ops.shape(images)
@@ -94,13 +97,3 @@ class PatchOnlyMixer(Composite):
             patches = mlp_out(mlp_in(norm(patchify(images, size))))
             images = images + unpatchify(patches, size, height, width)
         return images
-
-
-def warn_of_common_factors(patch_sizes):
-    """Warn if patches of several sizes share borders, across which no pixels mix."""
-    if any(math.gcd(*pair) > 1 for pair in itertools.combinations(patch_sizes, 2)):
-        warnings.warn(
-            "The sizes in `patch_size` should be pairwise co-prime: these mix pixels only within "
-            f"squares of {math.lcm(*patch_sizes)} pixels. Received: patch_size={patch_sizes}",
-            stacklevel=3,
-        )

@@ -24,9 +24,8 @@ def copy(weights, positions, axis, summed=False):
 def merge(weights, positions, axis, summed=False):
     """Undo `copy`: return the mean or, if `summed`, the sum of the copies of each entry."""
     rows = ops.moveaxis(ops.convert_to_tensor(weights), axis, 0)
-    merged = ops.moveaxis(
-        ops.segment_sum(rows, positions, num_segments=positions.max() + 1), 0, axis
-    )
+    merged = ops.segment_sum(rows, positions, num_segments=positions.max() + 1)
+    merged = ops.moveaxis(merged, 0, axis)
     return merged if summed else _share(merged, np.bincount(positions), axis)
 
 
@@ -67,26 +66,12 @@ def resize_dense(weights, shape, old, new):
 
 
 def resize_steps(steps, before, after, extra=0):
-    """Scale shift steps to another grid.
+    """Scale shift steps from one grid (rows, columns) to another, with `extra` tokens before each.
 
     A step along tokens in row order stands for several moves by rows and columns. On 8 x 8 tokens,
     63 is 7 rows down and 7 columns to the right, or one column to the left. The shortest move is
     used, so that neighbors stay neighbors. Rows and columns are scaled by the ratio of the grids
     and rounded, halves to even.
-
-    Args:
-        steps: Integers, one per channel.
-        before, after: (rows, columns) of the old and the new grid.
-        extra: Number of tokens in front of both grids, such as a class token.
-
-    Returns:
-        A list of integers from 0 to the new number of tokens - 1, one per channel.
-
-    Example:
-
-    >>> from keras_permix.layers.embedding.grids import resize_steps
-    >>> resize_steps([0, 1, 8, 7, 63], before=(8, 8), after=(16, 16))
-    [0, 2, 32, 30, 254]
     """
     tokens, new_tokens = (rows * columns + extra for rows, columns in (before, after))
     steps = np.array([int(step) % tokens for step in steps])
@@ -95,34 +80,12 @@ def resize_steps(steps, before, after, extra=0):
 
 
 def resize_delays(delays, before, after, least=0):
-    """Scale delays like the steps of `resize_steps`, without wrapping, to at least `least`.
-
-    Example:
-
-    >>> from keras_permix.layers.embedding.grids import resize_delays
-    >>> resize_delays([1, 8, 63], before=(8, 8), after=(16, 16), least=1)
-    [2, 32, 254]
-    """
+    """Scale delays like the steps of `resize_steps`, without wrapping, to at least `least`."""
     return np.maximum(_resized(np.array(delays), before, after), least).tolist()
 
 
 def resize_distances(before, after):
-    """Map each distance between tokens on a new grid to a distance on the old grid.
-
-    Distances are scaled as in `resize_delays`.
-
-    Args:
-        before, after: (rows, columns) of the old and the new grid.
-
-    Returns:
-        Integers of shape (2 * new tokens - 1,), for distances in ascending order.
-
-    Example:
-
-    >>> from keras_permix.layers.embedding.grids import resize_distances
-    >>> resize_distances(before=(1, 3), after=(1, 5)).tolist()
-    [-2, -2, -1, -1, 0, 1, 1, 2, 2]
-    """
+    """Return the distance on an old grid for each distance, in ascending order, on a new grid."""
     tokens, new_tokens = (rows * columns for rows, columns in (before, after))
     distances = _resized(np.arange(1 - new_tokens, new_tokens), after, before)
     return np.clip(distances, 1 - tokens, tokens - 1)

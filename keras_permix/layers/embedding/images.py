@@ -22,23 +22,9 @@ IMAGES = 64  # number of images to check
 
 
 def check_image_range(images):
-    """Check the values of up to 64 evenly spaced images of a batch.
+    """Check the values of up to 64 evenly spaced images; return a warning if they look scaled.
 
-    Args:
-        images: An array or a tensor `(batch, height, width, channels)` or, with one channel,
-            `(batch, height, width)`. Other ranks are not checked.
-
-    Returns:
-        A warning if the images look scaled, else `None`.
-
-    Raises:
-        ValueError: for values outside 0–255, or values that are not finite.
-
-    Example:
-
-    >>> from keras_permix.layers.embedding.images import check_image_range
-    >>> check_image_range(np.full((1, 8, 8, 3), 0.5))[:43]
-    '`x` must contain images of 0–255, but seems'
+    Values outside 0–255 and values that are not finite raise an error. Images have 3 or 4 axes.
     """
     known = isinstance(images, np.ndarray)
     dtype = images.dtype.name if known else keras.backend.standardize_dtype(images.dtype)
@@ -103,6 +89,7 @@ class ImagePreprocessor(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)
+        self.supports_masking = False
         self.image_size = check_integer("image_size", image_size)
         self.mean = check_floats("mean", mean, np.size(mean), "channel")
         floats = check_floats("std", std, len(self.mean), "channel")
@@ -135,11 +122,10 @@ class ImagePreprocessor(Composite):
 
     def _resized(self, image):
         image = image.astype("float32")
-        size = (self.image_size, self.image_size)
-        if image.shape[:2] == size:
+        size = self.image_size
+        if image.shape[:2] == (size, size):
             return image
-        pairs = zip(image.shape[:2], size, strict=True)
-        rows, columns = (_tents(*pair, self.align_corners, np) for pair in pairs)
+        rows, columns = (_tents(old, size, self.align_corners, np) for old in image.shape[:2])
         return columns @ np.tensordot(rows, image, axes=1)
 
     def call(self, images: Tensor) -> Tensor:
@@ -148,9 +134,8 @@ class ImagePreprocessor(Composite):
             if warning := self.check(images):
                 warnings.warn(warning, stacklevel=2)
         images = ops.cast(images, "float32")
-        size = (self.image_size, self.image_size)
-        if tuple(images.shape[1:3]) != size:
-            images = _resize(images, size, self.align_corners)
+        if tuple(images.shape[1:3]) != (self.image_size, self.image_size):
+            images = _resize(images, self.image_size, self.align_corners)
         mean = ops.convert_to_tensor([255 * value for value in self.mean], "float32")
         scale = ops.convert_to_tensor([1 / (255 * value) for value in self.std], "float32")
         return ops.cast((images - mean) * scale, self.compute_dtype)
@@ -168,11 +153,9 @@ def _is_plain(images):
 
 def _resize(images, size, align_corners):
     if not align_corners and running.compiles_resizing():
-        return ops.image.resize(
-            images, size, interpolation="bilinear", antialias=True, data_format="channels_last"
-        )
-    sides = ops.shape(images)[1:3]
-    rows, columns = (_tents(*pair, align_corners) for pair in zip(sides, size, strict=True))
+        options = dict(interpolation="bilinear", antialias=True, data_format="channels_last")
+        return ops.image.resize(images, (size, size), **options)
+    rows, columns = (_tents(old, size, align_corners) for old in ops.shape(images)[1:3])
     return ops.einsum("yh,bhwc,xw->byxc", rows, images, columns)
 
 
@@ -218,25 +201,23 @@ def _lacks_channel(shape, channels):
     return channels == 1 and len(shape) == 3 and shape[-1] != 1
 
 
+WAYS = {  # by the channels of images, and those that a model expects
+    (1, 3): " `numpy.repeat(images, 3, -1)` converts gray images to three channels.",
+    (4, 3): " `keras_permix.data.read_image` removes the alpha channel of files.",
+    (3, 1): " `images.mean(-1, keepdims=True)` converts images to gray.",
+}
+
+
 def _way_to_images(shape, channels):
     """Return a hint on how to convert an array of `shape` to images, or an empty string."""
     if len(shape) == 3 and shape[-1] == channels:
         return " For one image, pass `images[None]`; for several, `numpy.stack(images)`."
     if len(shape) == 3:
-        gray = "images[..., None]"
-        way = gray if channels == 1 else f"numpy.repeat({gray}, 3, -1)"
+        way = "images[..., None]" if channels == 1 else "numpy.repeat(images[..., None], 3, -1)"
         return f" For gray images, pass `{way}`."
-    if len(shape) != 4:
-        return ""
-    if shape[1] == channels:
+    if len(shape) == 4 and shape[1] == channels:
         return " `numpy.moveaxis(images, 1, -1)` puts channels last."
-    ways = {
-        (1, 3): "`numpy.repeat(images, 3, -1)` converts gray images to three channels.",
-        (4, 3): "`keras_permix.data.read_image` removes the alpha channel of files.",
-        (3, 1): "`images.mean(-1, keepdims=True)` converts images to gray.",
-    }
-    way = ways.get((shape[-1], channels))
-    return f" {way}" if way else ""
+    return WAYS.get((shape[-1], channels), "") if len(shape) == 4 else ""
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -267,6 +248,7 @@ class PatchEmbedding(Composite):
 
     def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = False
         self.patch_size = check_integer("patch_size", patch_size)
         self.hidden_dim = check_integer("hidden_dim", hidden_dim)
 

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
-from keras_permix.layers.parts.wrappers import Composite, check_tokens
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.dispatch.checks import require
 from keras_permix.utils.checks import check_positive_or_none
 
@@ -51,12 +51,13 @@ class PositionEmbedding(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = False
         self.use_class_token = use_class_token
         self.keep_unused = keep_unused
         self.max_tokens = check_positive_or_none("max_tokens", max_tokens)
 
     def build(self, input_shape: Shape) -> None:
-        _, given, width = check_tokens("PositionEmbedding", input_shape)
+        _, given, width = self._tokens_shape(input_shape, maps=False)
         tokens = given if self.max_tokens is None else self.max_tokens
         if tokens is None or (given or 0) > tokens:
             raise ValueError(
@@ -77,20 +78,14 @@ class PositionEmbedding(Composite):
             )
 
     def call(self, tokens: Tensor) -> Tensor:
-        tokens = self._check_number(tokens)
+        positions = self.table.shape[1] - (self.use_class_token or self.keep_unused)
+        number = ops.shape(tokens)[1]
+        rule = "PositionEmbedding requires a position for every token. "
+        rule += f"Received: positions={positions}, tokens="
+        tokens = require(tokens, number <= positions, rule, number)
         if self.use_class_token:
             tokens = prepend(self.class_token, tokens)
         return tokens + ops.cast(self.table[:, : ops.shape(tokens)[1]], tokens.dtype)
-
-    def _check_number(self, tokens):
-        """Check the number of tokens, at run time if it is unknown while TensorFlow traces."""
-        positions = self.table.shape[1] - (self.use_class_token or self.keep_unused)
-        number = ops.shape(tokens)[1]
-        rule = (
-            "PositionEmbedding requires a position for every token. "
-            f"Received: positions={positions}, tokens="
-        )
-        return require(tokens, number <= positions, rule, number)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         batch, tokens, width = input_shape
@@ -105,16 +100,10 @@ def prepend(class_token, tokens):
 
 
 def resize_table(table, before, after, resizing="bicubic"):
-    """Resize the square grid of positions in a table.
+    """Resize the square grid in a table `(1, rows, width)` of one `PositionEmbedding` for another.
 
-    Args:
-        table: The table of `before`, `(1, rows, width)`.
-        before, after: `PositionEmbedding` layers, built for the old and the new number of patches.
-            The row of a class token is kept, whether before the grid or unused after it.
-        resizing: "bicubic" (antialiased) or "nearest", which repeats rows and columns.
-
-    Returns:
-        Tensor `(1, rows of after, width)`, or `None` if the layers differ in rows for class tokens.
+    The row of a class token is kept, whether before the grid or unused after it. Returns `None` if
+    the layers differ in rows for class tokens.
     """
     if _extra_rows(before) != _extra_rows(after):
         return None
@@ -128,19 +117,12 @@ def resize_table(table, before, after, resizing="bicubic"):
     if resizing == "nearest":
         grid = copy(grid, nearest_on_grid(old, new), axis=1)
     else:
-        grid = _resize_bicubically(grid, old, new)
+        width = grid.shape[2]
+        # Without antialiasing, the bicubic filters of the backends differ.
+        options = dict(interpolation="bicubic", antialias=True, data_format="channels_last")
+        grid = ops.image.resize(ops.reshape(grid, (1, old, old, width)), (new, new), **options)
+        grid = ops.reshape(grid, (1, new * new, width))
     return ops.concatenate([table[:, :first], grid, table[:, end:]], axis=1)
-
-
-def _resize_bicubically(grid, old, new):
-    """Resize `(1, old * old, width)` to `(1, new * new, width)`."""
-    width = grid.shape[2]
-    grid = ops.reshape(grid, (1, old, old, width))
-    # Without antialiasing, the bicubic filters of the backends differ.
-    grid = ops.image.resize(
-        grid, (new, new), interpolation="bicubic", antialias=True, data_format="channels_last"
-    )
-    return ops.reshape(grid, (1, new * new, width))
 
 
 def _extra_rows(layer):

@@ -77,7 +77,6 @@ class TokenEmbedding(Composite):
     ) -> None:
         super().__init__(**kwargs)
         self.autocast = False  # would round ids that are floats
-        self.supports_masking = True
         self.vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
         self.hidden_dim = check_integer("hidden_dim", hidden_dim)
         self.max_sequence_length = check_integer("max_sequence_length", max_sequence_length)
@@ -100,13 +99,11 @@ class TokenEmbedding(Composite):
             self.class_token = self.add_weight((1, 1, self.hidden_dim), "zeros", name="class_token")
         rows = self.max_sequence_length + self.use_class_token
         if self.positions == "learned":
-            self.table = self.add_weight(
-                (rows, self.hidden_dim), normal(stddev=0.02), name="positions"
-            )
+            shape = (rows, self.hidden_dim)
+            self.table = self.add_weight(shape, normal(stddev=0.02), name="positions")
         elif self.positions == "sinusoid":
-            self.table = sinusoid(self.max_sequence_length + 1, self.hidden_dim)[-rows:].astype(
-                "float32"
-            )
+            table = sinusoid(self.max_sequence_length + 1, self.hidden_dim)
+            self.table = table[-rows:].astype("float32")
 
     def call(self, tokens: Any) -> Any:
         if tokens.shape[1] is not None and tokens.shape[1] > self.max_sequence_length:

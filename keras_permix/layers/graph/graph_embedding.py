@@ -49,7 +49,6 @@ class GraphEmbedding(Composite):
 
     def __init__(self, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.hidden_dim = check_integer("hidden_dim", hidden_dim)
 
     def build(self, input_shape: dict[str, Shape]) -> None:
@@ -134,6 +133,7 @@ class GraphormerBias(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.supports_masking = False
         self.num_heads = check_integer("num_heads", num_heads)
         self.edges = check_choice("edges", edges, tuple(EDGES))
         self.max_hops = check_integer("max_hops", max_hops)

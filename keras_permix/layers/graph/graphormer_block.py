@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, make_dense
+from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort, initial_stddev
 from keras_permix.layers.parts.wrappers import Composite, make_dropout, part_arguments
 from keras_permix.utils.checks import (
     check_layer_index,
@@ -78,16 +78,13 @@ class GraphormerBlock(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.num_heads = num_heads
         self.mlp_dim = check_positive_or_none("mlp_dim", mlp_dim)
         self.mixer_spec = check_named("mixer", mixer, MIXERS)
         self.dropout = check_rate("dropout", dropout)
         self.attention_dropout = check_rate("attention_dropout", attention_dropout)
         self.epsilon = check_positive("epsilon", epsilon)
-        check_layer_index(layer_index, num_layers)
-        self.layer_index = layer_index
-        self.num_layers = num_layers
+        self.layer_index, self.num_layers = check_layer_index(layer_index, num_layers)
         self.mixer = self._make_mixer()
 
     def _make_mixer(self):
@@ -104,16 +101,12 @@ class GraphormerBlock(Composite):
 
     def build(self, tokens_shape: Shape, bias_shape: Shape) -> None:
         width, policy = tokens_shape[-1], self.dtype_policy
-        hidden = self.mlp_dim or width
+        hidden, stddev = self.mlp_dim or width, initial_stddev(self.num_layers)
         self.mixer.build(tokens_shape, bias_shape)
-        norm = dict(epsilon=self.epsilon, dtype=policy)
-        self.mixer_norm = keras.layers.LayerNormalization(**norm, name="mixer_norm")
-        self.mlp_norm = keras.layers.LayerNormalization(**norm, name="mlp_norm")
-        self.mlp_in = make_dense(hidden, self.num_layers, "gelu", dtype=policy, name="mlp_in")
-        self.mlp_out = make_dense(width, self.num_layers, dtype=policy, name="mlp_out")
-        for layer in (self.mixer_norm, self.mlp_norm, self.mlp_in):
-            layer.build(tokens_shape)
-        self.mlp_out.build((*tokens_shape[:-1], hidden))
+        self.mixer_norm = self._norm("mixer_norm", tokens_shape)
+        self.mlp_norm = self._norm("mlp_norm", tokens_shape)
+        self.mlp_in = self._dense("mlp_in", hidden, tokens_shape, "gelu", stddev)
+        self.mlp_out = self._dense("mlp_out", width, (*tokens_shape[:-1], hidden), stddev=stddev)
         self.mixer_dropout = make_dropout(self.dropout, dtype=policy)
         self.mlp_dropout = make_dropout(self.dropout, dtype=policy)
 

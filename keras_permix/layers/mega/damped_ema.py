@@ -8,12 +8,7 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.masks import clean_padding
-from keras_permix.layers.parts.wrappers import (
-    flatten_map,
-    make_dropout,
-    tokens_shape,
-    unflatten_map,
-)
+from keras_permix.layers.parts.wrappers import flatten_map, make_dropout, unflatten_map
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.damped_ema import damped_ema_stream
 from keras_permix.ops.reference.linear import full_precision
@@ -64,20 +59,19 @@ class DampedEMA(Streaming, MixingLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.ema_dim = check_integer("ema_dim", ema_dim)
         self.bidirectional = bidirectional
         self.truncation = check_positive_or_none("truncation", truncation)
         self.dropout = check_rate("dropout", dropout)
 
     def build(self, input_shape: Shape) -> None:
-        width = tokens_shape("DampedEMA", input_shape)[-1]
+        width = self._tokens_shape(input_shape)[-1]
         rows = (2 * width if self.bidirectional else width, self.ema_dim)
         normal = keras.initializers.RandomNormal
         # Never cast to a low precision, which would round slow decays to 1.
         self.delta = self.add_weight(rows, normal(0, 0.2), name="delta", autocast=False)
         self.alpha = self.add_weight(rows, normal(0, 0.2), name="alpha", autocast=False)
-        self.beta = self.add_weight(rows, _Alternating(), name="beta", autocast=False)
+        self.beta = self.add_weight(rows, _alternating, name="beta", autocast=False)
         self.gamma = self.add_weight(rows, normal(0, 1), name="gamma", autocast=False)
         self.omega = self.add_weight((width,), normal(0, 1), name="omega", autocast=False)
         self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
@@ -112,12 +106,8 @@ class DampedEMA(Streaming, MixingLayer):
         return self.output_dropout(keras.ops.silu(averaged)), state
 
 
-class _Alternating(keras.initializers.RandomNormal):
-    """Initialize to +1, -1, +1 … along the last axis, with noise."""
-
-    def __init__(self):
-        super().__init__(0, 0.02)
-
-    def __call__(self, shape, dtype=None):
-        signs = 1 - 2 * (keras.ops.arange(shape[-1]) % 2)
-        return super().__call__(shape, dtype) + keras.ops.cast(signs, dtype)
+def _alternating(shape, dtype=None):
+    """Return +1, -1, +1 … along the last axis, with noise."""
+    signs = 1 - 2 * (keras.ops.arange(shape[-1]) % 2)
+    noise = keras.initializers.RandomNormal(0, 0.02)(shape, dtype)
+    return noise + keras.ops.cast(signs, dtype)

@@ -10,7 +10,6 @@ from keras_permix.layers.mega.positions import (
     key_positions,
     renewed,
     rotary_bias,
-    rotary_bias_between,
     seen_keys,
     simple_bias,
     simple_bias_between,
@@ -32,9 +31,7 @@ class MegaAttention(Composite):
     """Attend with queries and keys that are scaled and shifted copies of a shared representation.
 
     Input: the shared representation `(batch, tokens, shared_dim)` and the values
-    `(batch, tokens, channels)`. Output: the shape of the values. A mask `(batch, tokens)` is True
-    at real tokens. Padding is never attended to. A query without visible keys attends as if nothing
-    were masked.
+    `(batch, tokens, channels)`. Output: the shape of the values.
 
     Args:
         function: Function of the scores. "softmax" uses `q @ k / sqrt(shared_dim) + bias`. The
@@ -50,17 +47,6 @@ class MegaAttention(Composite):
         ragged: Whether to pad a shorter last chunk.
         causal: Whether a token attends only to itself and earlier tokens.
         dropout: Rate of the dropout on the attention map.
-
-    Raises:
-        ValueError: for an argument out of range, or an unsupported number of tokens.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.layers.mega.mega_attention import MegaAttention
-    >>> shared, values = np.ones((2, 64, 16), "float32"), np.ones((2, 64, 32), "float32")
-    >>> tuple(MegaAttention(chunk_size=32)(shared, values).shape)
-    (2, 64, 32)
 
     Reference:
         Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655,
@@ -80,7 +66,6 @@ class MegaAttention(Composite):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.function = check_choice("function", function, FUNCTIONS)
         self.position_bias = check_choice("position_bias", position_bias, BIASES)
         self.max_sequence_length = check_positive_or_none(
@@ -137,16 +122,8 @@ class MegaAttention(Composite):
     def initial_state(self, batch_size: int) -> dict[str, Any]:
         """Return the state of causal attention before the first token.
 
-        Args:
-            batch_size: Number of sequences.
-
-        Returns:
-            A dict of "keys" and "values" `(batch, size, width)` of the current chunk, or of
-            `max_sequence_length` tokens without chunks, and "position", the number of tokens read.
-
-        Raises:
-            ValueError: if the layer is not causal, or has neither `max_sequence_length` nor
-                `chunk_size`.
+        It holds "keys" and "values" `(batch, size, width)` of the current chunk, or of
+        `max_sequence_length` tokens without chunks, and "position", the number of tokens read.
         """
         size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
         if not self.causal or size is None:
@@ -163,34 +140,19 @@ class MegaAttention(Composite):
         return {**state, "position": np.int32(0)}
 
     def chunk(self, shared: Any, values: Any, state: dict) -> tuple[Any, dict]:
-        """Read several tokens of each sequence.
-
-        Args:
-            shared: The shared representation `(batch, tokens, shared_dim)`.
-            values: Values `(batch, tokens, channels)`.
-            state: State from `initial_state` or the previous call.
-
-        Returns:
-            `(outputs, state)`: the outputs for these tokens, and the next state.
-
-        Raises:
-            ValueError: for more than `max_sequence_length` tokens without chunks.
-        """
-        size = state["keys"].shape[1]
-        self._check_room(state["position"], shared.shape[1], size)
-        outputs = []
-        for start in range(0, shared.shape[1], size):
-            piece = slice(start, start + size)
-            mixed, state = self._next(shared[:, piece], values[:, piece], state)
-            outputs.append(mixed)
-        return ops.concatenate(outputs, axis=1), state
-
-    def _check_room(self, position, new, size):
+        """Read several tokens of each sequence; return their outputs and the next state."""
+        size, position, new = state["keys"].shape[1], state["position"], shared.shape[1]
         if self.chunk_size is None and not ops.is_tensor(position) and position + new > size:
             raise ValueError(
                 "Without `chunk_size`, attention supports at most `max_sequence_length` tokens. "
                 f"Received: max_sequence_length={size}, tokens={position + new}"
             )
+        outputs = []
+        for start in range(0, new, size):
+            piece = slice(start, start + size)
+            mixed, state = self._next(shared[:, piece], values[:, piece], state)
+            outputs.append(mixed)
+        return ops.concatenate(outputs, axis=1), state
 
     def _next(self, shared, values, state):
         """Read at most one chunk of tokens."""
@@ -243,14 +205,15 @@ class MegaAttention(Composite):
         return visible_keys(real, there)
 
     def _bias(self, size):
-        if self.position_bias == "rotary":
-            return rotary_bias(self.bias_a, self.bias_b, size)
-        return simple_bias(self.bias_table, size)
+        if self.position_bias == "simple":
+            return simple_bias(self.bias_table, size)
+        positions = ops.arange(size)
+        return rotary_bias(self.bias_a, self.bias_b, positions, positions)
 
     def _bias_between(self, queries, keys):
         """Return the bias (queries, keys) of positions in a chunk."""
         if self.position_bias == "rotary":
-            return rotary_bias_between(self.bias_a, self.bias_b, queries, keys)
+            return rotary_bias(self.bias_a, self.bias_b, queries, keys)
         return simple_bias_between(ops.convert_to_tensor(self.bias_table), queries, keys)
 
     def _weights(self, scores, bias, sees, size):

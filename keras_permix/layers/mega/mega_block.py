@@ -9,16 +9,16 @@ from keras import ops
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mega.mega_attention import FUNCTIONS, MegaAttention
-from keras_permix.layers.mega.mega_feed_forward import NORMS, MegaFeedForward, make_norm, normalize
+from keras_permix.layers.mega.mega_feed_forward import (
+    NORMS,
+    STDDEV,
+    MegaFeedForward,
+    make_norm,
+    normalize,
+)
 from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.wrappers import (
-    Composite,
-    Dense,
-    check_tokens,
-    make_dropout,
-    part_arguments,
-)
+from keras_permix.layers.parts.wrappers import Composite, make_dropout, part_arguments
 from keras_permix.layers.streaming import Streaming
 from keras_permix.utils.checks import (
     check_choice,
@@ -113,7 +113,6 @@ class MegaBlock(Streaming, Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.inner_dim = check_positive_or_none("inner_dim", inner_dim)
         self.shared_dim = check_integer("shared_dim", shared_dim)
         mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
@@ -161,16 +160,16 @@ class MegaBlock(Streaming, Composite):
         return attention if self.attends or not self.drop_unused else None
 
     def build(self, input_shape: Shape) -> None:
-        *outer, width = check_tokens("MegaBlock", input_shape)
+        *outer, width = self._tokens_shape(input_shape, maps=False)
         policy, inner = self.dtype_policy, self.inner_dim or 2 * width
         shared = 0 if self.attention is None else self.shared_dim
         self.parts = (width, shared, inner, width)  # widths of the gates
         self.norm_layer = make_norm(self.norm, dtype=policy, name="norm")
         self.norm_layer.build(input_shape)
         self.ema.build(input_shape)
-        self.value_dense = self._make_dense("value", inner, "silu", input_shape)
-        self.gate_dense = self._make_dense("gate", sum(self.parts), None, input_shape)
-        self.hidden_dense = self._make_dense("hidden", width, None, (*outer, inner))
+        self.value_dense = self._dense("value", inner, input_shape, "silu", STDDEV)
+        self.gate_dense = self._dense("gate", sum(self.parts), input_shape, stddev=STDDEV)
+        self.hidden_dense = self._dense("hidden", width, (*outer, inner), stddev=STDDEV)
         if self.attention is not None:
             self.attention.build((*outer, shared), (*outer, inner))
             self.attention.trainable = self.attends
@@ -189,14 +188,6 @@ class MegaBlock(Streaming, Composite):
         self.average_dropout = make_dropout(self.dropout, dtype=policy)
         self.value_dropout = make_dropout(self.hidden_dropout, dtype=policy)
         self.output_dropout = make_dropout(self.dropout, dtype=policy)
-
-    def _make_dense(self, name, units, activation, input_shape):
-        normal = keras.initializers.RandomNormal(stddev=0.02)
-        dense = Dense(
-            units, activation, kernel_initializer=normal, dtype=self.dtype_policy, name=name
-        )
-        dense.build(input_shape)
-        return dense
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         x = self._begin(inputs, mask)
@@ -273,18 +264,7 @@ def check_mega_mixer(mixer):
 
 
 def make_mega_mixer(spec, layer_index, num_layers, ragged, **arguments):
-    """Make the mixer of a `MegaBlock`.
-
-    Args:
-        spec: The result of `check_mega_mixer`.
-        layer_index: Index of the block in its model, from 0.
-        num_layers: Number of blocks of the model.
-        ragged: Whether the last group of CSP may be shorter, unless `spec` sets it.
-        **arguments: Arguments that all mixers take, such as `dtype`.
-
-    Returns:
-        The name of a function, or a layer without projections.
-    """
+    """Make the mixer of a `MegaBlock`: the name of a function, or a layer without projections."""
     if spec in FUNCTIONS:
         return spec
     arguments |= {"use_value_projection": False, "use_output_projection": False}

@@ -3,29 +3,17 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.parts.wrappers import Composite, Dense, make_dropout
+from keras_permix.layers.parts.wrappers import Composite, make_dropout
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.utils.checks import check_choice, check_integer, check_rate
 
 EPSILON = 1e-5
+STDDEV = 0.02  # of initial kernels
 
 
 @keras.saving.register_keras_serializable("keras_permix")
 class ScaleNorm(Composite):
     """Scale every token to one learned length: `scale * x / sqrt(mean(x**2) + epsilon)`.
-
-    Input and output: `(…, channels)`. Computed in float32, or in float64 for float64 inputs.
-
-    Args:
-        epsilon: Added to the mean.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.layers.mega.mega_feed_forward import ScaleNorm
-    >>> outputs = keras.ops.convert_to_numpy(ScaleNorm()(np.array([[3.0, -3.0]], "float32")))
-    >>> outputs.round(3).tolist()
-    [[1.0, -1.0]]
 
     Reference:
         Nguyen and Salazar, "Transformers without Tears: Improving the Normalization of
@@ -35,7 +23,6 @@ class ScaleNorm(Composite):
 
     def __init__(self, epsilon=EPSILON, **kwargs):
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.epsilon = epsilon
 
     def build(self, input_shape):
@@ -75,36 +62,13 @@ def normalize(norm, inputs, mask):
 class MegaFeedForward(Composite):
     """Mix channels: `x + dense(silu(dense(norm(x))))`, or the norm of that sum.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
-    The statistics of "batchnorm" exclude padding.
-
-    Args:
-        mlp_dim: Hidden width.
-        norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm".
-        norm_first: Whether the norm comes before the first product or after the sum.
-        dropout: Rate of the dropout after the second product.
-        hidden_dropout: Rate of the dropout before the second product.
-
-    Raises:
-        ValueError: for an argument out of range.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward
-    >>> tuple(MegaFeedForward(mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655, the
-        released code.
+    `dropout` follows the second product, and `hidden_dropout` the first.
     """
 
     def __init__(
         self, mlp_dim, norm="layernorm", norm_first=True, dropout=0.0, hidden_dropout=0.0, **kwargs
     ):
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.mlp_dim = check_integer("mlp_dim", mlp_dim)
         self.norm = check_choice("norm", norm, NORMS)
         self.norm_first = norm_first
@@ -112,14 +76,12 @@ class MegaFeedForward(Composite):
         self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
 
     def build(self, input_shape):
-        policy = self.dtype_policy
+        policy, outer, width = self.dtype_policy, input_shape[:-1], input_shape[-1]
         self.norm_layer = make_norm(self.norm, dtype=policy, name="norm")
         self.norm_layer.build(input_shape)
-        kernel = dict(kernel_initializer=keras.initializers.RandomNormal(stddev=0.02), dtype=policy)
-        self.mlp_in = Dense(self.mlp_dim, "silu", **kernel, name="mlp_in")
-        self.mlp_in.build(input_shape)
-        self.mlp_out = Dense(input_shape[-1], **kernel, name="mlp_out")
-        self.mlp_out.build((*input_shape[:-1], self.mlp_dim))
+        kernel = {"kernel_initializer": keras.initializers.RandomNormal(stddev=STDDEV)}
+        self.mlp_in = self._dense("mlp_in", self.mlp_dim, input_shape, "silu", **kernel)
+        self.mlp_out = self._dense("mlp_out", width, (*outer, self.mlp_dim), **kernel)
         self.middle_dropout = make_dropout(self.hidden_dropout, dtype=policy)
         self.output_dropout = make_dropout(self.dropout, dtype=policy)
 

@@ -7,15 +7,10 @@ from keras_permix.ops.reference.linear import toeplitz
 
 
 def key_positions(position, size, new):
-    """Return positions of the tokens in `size` slots and of `new` more; empty slots are below 0.
+    """Return the positions (size + new,) of cached tokens and of new ones; empty slots are below 0.
 
-    Args:
-        position: Number of earlier tokens, an integer or an integer tensor.
-        size: Number of slots, the tokens of a chunk.
-        new: Number of new tokens, at most `size`.
-
-    Returns:
-        An int32 tensor of shape (size + new,).
+    The cache has a slot for each of the `size` tokens of a chunk. `position` is the number of
+    earlier tokens, and `new` is at most `size`.
     """
     position = ops.convert_to_tensor(position, "int32")
     follow = position + ops.arange(new, dtype="int32")
@@ -23,26 +18,14 @@ def key_positions(position, size, new):
 
 
 def seen_keys(positions, new):
-    """Return the mask of keys that the last `new` of the tokens at `positions` attend to.
-
-    Returns:
-        Booleans (new, tokens), True at keys of the same chunk that are not later.
-    """
+    """Return the mask (new, tokens) of keys of the same chunk that are not later than a query."""
     size = positions.shape[0] - new
     queries = positions[size:, None]
     return ops.logical_and(positions <= queries, positions // size == queries // size)
 
 
 def renewed(cached, following, positions):
-    """Return the cache after more tokens.
-
-    Args:
-        cached, following: Tensors of shape (batch, size or new, channels).
-        positions: `key_positions` of both.
-
-    Returns:
-        A tensor like `cached`.
-    """
+    """Return the cache (batch, size, channels) after more tokens; `positions` are those of both."""
     size, new = cached.shape[1], following.shape[1]
     first = positions[size]
     held = _held(first + new, size)
@@ -57,18 +40,10 @@ def _held(position, size):
     return latest - (latest - ops.arange(size, dtype="int32")) % size
 
 
-# `…_between` returns the bias between any queries and keys, the others that of one sequence.
-
-
 def simple_bias(table, tokens):
     """Return one learned bias per distance: `out[i, j] = table[max_tokens - 1 + j - i]`.
 
-    Args:
-        table: Tensor of shape (2 * max_tokens - 1,).
-        tokens: Number of tokens, at most `max_tokens`.
-
-    Returns:
-        A tensor of shape (tokens, tokens).
+    The table has the shape (2 * max_tokens - 1,).
     """
     middle = (table.shape[0] - 1) // 2
     return toeplitz(table[middle - tokens + 1 : middle + tokens])
@@ -80,25 +55,12 @@ def simple_bias_between(table, queries, keys):
     return ops.take(table, middle + keys - queries[:, None])
 
 
-def rotary_bias(a, b, tokens):
+def rotary_bias(a, b, queries, keys):
     """Return products of two vectors rotated by their positions: `out[i, j] = <R_i a, R_j b>`.
 
     A vector of width z is rotated in z / 2 planes, spanned by its two halves, by the angles
     `position * 10000 ** (-m / (z / 2))` for m = 0 … z / 2 - 1.
-
-    Args:
-        a, b: Tensors of shape (width,), with an even width.
-        tokens: Number of tokens.
-
-    Returns:
-        A float32 tensor of shape (tokens, tokens).
     """
-    positions = ops.arange(tokens)
-    return rotary_bias_between(a, b, positions, positions)
-
-
-def rotary_bias_between(a, b, queries, keys):
-    """Return `rotary_bias` (queries, keys) between positions, given as integer tensors."""
     return ops.matmul(_rotate(a, queries), ops.transpose(_rotate(b, keys)))
 
 

@@ -8,14 +8,7 @@ from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import MixingLayer
-from keras_permix.layers.parts.wrappers import (
-    Composite,
-    check_tokens,
-    flatten_map,
-    make_dropout,
-    tokens_shape,
-    unflatten_map,
-)
+from keras_permix.layers.parts.wrappers import Composite, flatten_map, make_dropout, unflatten_map
 from keras_permix.ops.dispatch.checks import is_empty
 from keras_permix.utils.checks import check_integer, check_rate
 
@@ -49,11 +42,10 @@ class FourierMixer(MixingLayer):
 
     def __init__(self, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.dropout = check_rate("dropout", dropout)
 
     def build(self, input_shape: tuple) -> None:
-        tokens_shape("FourierMixer", input_shape)
+        self._tokens_shape(input_shape)
         self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, inputs: Any, mask: Any = None) -> Any:
@@ -103,11 +95,10 @@ class RandomOrder(Composite):
 
     def __init__(self, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.seed = check_integer("seed", seed, least=0)
 
     def build(self, input_shape: Shape) -> None:
-        check_tokens("RandomOrder", input_shape)
+        self._tokens_shape(input_shape, maps=False)
 
     def order(self, tokens: int | None) -> np.ndarray:
         """Return the source of each token, an integer array `(tokens,)`."""

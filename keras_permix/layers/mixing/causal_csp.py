@@ -9,7 +9,6 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.wrappers import tokens_shape
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.reference.packing import pack, unpack
 from keras_permix.utils.checks import check_integer
@@ -82,7 +81,7 @@ class CausalCSP(Streaming, TokenMixer):
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
-        width = tokens_shape(type(self).__name__, input_shape)[-1]
+        width: Any = input_shape[-1]
         self._steps = self.steps(self.inner_dim or width)
 
     def steps(self, channels: int) -> tuple[int, ...]:

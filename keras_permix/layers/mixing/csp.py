@@ -9,7 +9,6 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.wrappers import tokens_shape
 from keras_permix.ops.dispatch.checks import require
 from keras_permix.ops.shift_steps import SCHEDULES, Shift, check_steps
 from keras_permix.utils.checks import check_align, check_choice, check_integer, check_layer_index
@@ -86,7 +85,7 @@ class CSP(TokenMixer):
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
         self.group_size = None if group_size is None else check_integer("group_size", group_size)
         self.align = check_align(align)
-        check_layer_index(layer_index, num_layers)
+        self.layer_index, self.num_layers = check_layer_index(layer_index, num_layers)
         if isinstance(shift, str):
             self.shift = check_choice("shift", shift, SCHEDULES)
         elif _as_array(shift).ndim == 0:
@@ -97,14 +96,12 @@ class CSP(TokenMixer):
             )
         else:
             self.shift = _as_array(shift).tolist()
-        self.layer_index = layer_index
-        self.num_layers = num_layers
         self.ragged = ragged
-        self._columns = None  # of the maps that the layer is built for
+        self._columns: int | None = None  # of the maps that the layer is built for
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
-        _, tokens, width = tokens_shape(type(self).__name__, input_shape)
+        _, tokens, width = self._tokens_shape(input_shape)
         channels: Any = self.inner_dim or width
         if tokens and self.group_size and tokens % self.group_size and not self.ragged:
             raise ValueError(
@@ -113,8 +110,8 @@ class CSP(TokenMixer):
                 "shorter last group, or choose another `group_size`, size or pooling. "
                 f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
             )
-        if np.ndim(self.shift) > 1:
-            self._columns = _columns_of(input_shape)
+        if np.ndim(self.shift) > 1 and len(input_shape) == 4:
+            self._columns = input_shape[2]
         shift = self._shift_along_tokens()
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._facts())
@@ -172,8 +169,3 @@ def _as_array(shift):
             "`shift` must contain one step, or one pair (rows, columns), per inner channel. "
             f"Received: shift={shift!r}"
         ) from None
-
-
-def _columns_of(shape):
-    """Return the number of columns of a map, or None for tokens."""
-    return shape[2] if len(shape) == 4 else None

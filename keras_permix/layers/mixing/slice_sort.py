@@ -14,18 +14,12 @@ from keras_permix.utils.checks import check_choice, check_layer_index
 ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
 
 
-def order_to_descending(order, channels, *, layer_index, num_layers, head_dim=None):
-    """Return whether to sort descending, as a bool or a bool array `(channels,)`.
-
-    Args:
-        order: One of `ORDERS`.
-        channels, layer_index, num_layers, head_dim: See `keras_permix.ops.interleave_order`.
-    """
-    if order.startswith("interleave"):
-        return interleave_order(
-            order, channels, layer_index=layer_index, num_layers=num_layers, head_dim=head_dim
-        )
-    return order == "descend"
+def descending_channels(layer, channels, head_dim):
+    """Return whether a layer with an `order` sorts descending, in general or for each channel."""
+    if not layer.order.startswith("interleave"):
+        return layer.order == "descend"
+    at = dict(layer_index=layer.layer_index, num_layers=layer.num_layers)
+    return interleave_order(layer.order, channels, **at, head_dim=head_dim)
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -42,16 +36,11 @@ class SliceSort(TokenMixer):
         order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),
             "interleave_haar" (the released code's rule per head) or "max_exchange" (swap the
             maximum with the first token instead of sorting).
-        inner_dim: Width of the values. `None`: the input width.
-        use_value_bias: Whether the projection to values has a bias.
-        use_output_projection: Whether to project back to the input width. If False, `inner_dim`
-            must be the input width, and no dropout is applied.
-        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
+        inner_dim, use_value_bias, use_output_projection, dropout: See `CSP`.
         layer_index: Index of this layer, from 0, used by the interleaved orders.
         num_layers: Number of layers of the model, used by the interleaved orders.
         head_dim: Channels per head, used by "interleave_haar". `None`: all channels.
-        use_value_projection: Whether to project the input to values (keyword only).
-        use_output_bias: Whether the output projection has a bias (keyword only).
+        use_value_projection, use_output_bias: See `CSP` (keyword only).
 
     Raises:
         ValueError: for an argument out of range.
@@ -84,17 +73,12 @@ class SliceSort(TokenMixer):
     ) -> None:
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
         self.order = check_choice("order", order, (*ORDERS, "max_exchange"))
-        check_layer_index(layer_index, num_layers)
-        self.layer_index = layer_index
-        self.num_layers = num_layers
+        self.layer_index, self.num_layers = check_layer_index(layer_index, num_layers)
         self.head_dim = head_dim
 
     def descending(self, channels: int) -> bool | np.ndarray:
         """Return whether to sort descending, as a bool or a bool array `(channels,)`."""
-        facts = dict(
-            layer_index=self.layer_index, num_layers=self.num_layers, head_dim=self.head_dim
-        )
-        return order_to_descending(self.order, channels, **facts)
+        return descending_channels(self, channels, self.head_dim)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         if self.order == "max_exchange":

@@ -6,14 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.parts.wrappers import (
-    Composite,
-    Dense,
-    flatten_map,
-    make_dropout,
-    tokens_shape,
-    unflatten_map,
-)
+from keras_permix.layers.parts.wrappers import Composite, flatten_map, make_dropout, unflatten_map
 from keras_permix.utils.checks import check_positive_or_none, check_rate
 
 
@@ -27,7 +20,7 @@ class MixingLayer(Composite):
     @property
     def is_causal(self) -> bool:
         """Return whether no output token depends on a later input token."""
-        return False
+        return getattr(self, "causal", False)
 
     def __call__(
         self,
@@ -66,7 +59,7 @@ class MixingLayer(Composite):
     # Checked before `call`, because Keras rewrites the errors that `call` raises.
     def _check_mask(self, mask, shape):
         found = shape_of(mask)
-        batch, tokens, _ = tokens_shape(type(self).__name__, shape)
+        batch, tokens, _ = self._tokens_shape(shape)
         if not (fits(found, (batch, tokens)) or fits(found, tuple(shape[:-1]))):
             raise ValueError(
                 "`mask` must have the shape (batch, tokens) of the input, or that of its map. "
@@ -85,17 +78,8 @@ class TokenMixer(MixingLayer):
     """Project tokens to values, mix the values along the tokens, and project them back.
 
     A subclass implements `mix(values, mask)`, which keeps the shape `(batch, tokens, inner_dim)`.
-    Maps `(batch, rows, columns, channels)` are mixed as tokens ordered by rows.
-
-    Args:
-        inner_dim: Width of the values. `None`: the width of the input.
-        use_value_bias: Whether the value projection has a bias.
-        use_output_projection: Whether to project back to the input width. If False, `inner_dim`
-            must be the input width, and no dropout is applied.
-        dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        use_value_projection: Whether to project the input to values. If False, `inner_dim` must be
-            the input width.
-        use_output_bias: Whether the output projection has a bias.
+    Maps `(batch, rows, columns, channels)` are mixed as tokens ordered by rows. `CSP` documents the
+    arguments.
     """
 
     def __init__(
@@ -109,7 +93,6 @@ class TokenMixer(MixingLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = True
         self.inner_dim = check_positive_or_none("inner_dim", inner_dim)
         self.use_value_bias = use_value_bias
         self.use_output_projection = use_output_projection
@@ -118,7 +101,7 @@ class TokenMixer(MixingLayer):
         self.use_output_bias = use_output_bias
 
     def build(self, input_shape: Shape) -> None:
-        width = tokens_shape(type(self).__name__, input_shape)[-1]
+        width = self._tokens_shape(input_shape)[-1]
         inner = self.inner_dim or width
         projects = self.use_value_projection and self.use_output_projection
         if not projects and inner != width:
@@ -128,15 +111,14 @@ class TokenMixer(MixingLayer):
                 f"Received: inner_dim={inner}, input_shape={tuple(input_shape)}"
             )
         if self.use_value_projection:
-            self.value_dense = Dense(
-                inner, use_bias=self.use_value_bias, dtype=self.dtype_policy, name="value"
+            self.value_dense = self._dense(
+                "value", inner, input_shape, use_bias=self.use_value_bias
             )
-            self.value_dense.build(input_shape)
         if self.use_output_projection:
-            self.output_dense = Dense(
-                width, use_bias=self.use_output_bias, dtype=self.dtype_policy, name="output"
+            mixed_shape = (*input_shape[:-1], inner)
+            self.output_dense = self._dense(
+                "output", width, mixed_shape, use_bias=self.use_output_bias
             )
-            self.output_dense.build((*input_shape[:-1], inner))
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
@@ -156,18 +138,11 @@ def shape_of(mask):
     return tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
 
 
-def fits(found, expected):
-    """Return whether a mask has the expected shape, or a batch axis of 1; None is unknown."""
-    pairs = list(zip(found, expected, strict=False))
-    if found[:1] == (1,):
-        del pairs[0]
-    return len(found) == len(expected) and all(a == b for a, b in pairs if None not in (a, b))
-
-
-def broadcasts(found, expected):
-    """Return whether a mask broadcasts to the expected shape; None is an unknown size."""
-    pairs = zip(found, expected, strict=False)
-    return len(found) == len(expected) and all(a in (1, None, b) or b is None for a, b in pairs)
+def fits(found, expected, ones=1):
+    """Return whether a mask has the expected shape; `ones` first axes may be 1. None is unknown."""
+    pairs = enumerate(zip(found, expected, strict=False))
+    same = all(a == b or None in (a, b) or a == 1 and axis < ones for axis, (a, b) in pairs)
+    return same and len(found) == len(expected)
 
 
 def _describe(given):

@@ -13,15 +13,8 @@ def visible_keys(allowed, among=None):
     """Return the keys that queries attend to: the allowed ones, or all if no key is allowed.
 
     A query without allowed keys attends as if nothing were masked, so that its outputs and
-    gradients are finite and the same on all backends.
-
-    Args:
-        allowed: Booleans `(…, keys)`, True where a query may attend.
-        among: Booleans of the same shape, True at the keys of a query without a mask, such as
-            earlier keys. `None`: all keys.
-
-    Returns:
-        Booleans of the same shape, with at least one True per query.
+    gradients are finite and the same on all backends. `allowed` are booleans `(…, keys)`. `among`
+    is True at the keys of a query without a mask, such as earlier keys, or `None` for all keys.
     """
     blind = ops.logical_not(ops.any(allowed, axis=-1, keepdims=True))
     return ops.logical_or(allowed, blind if among is None else ops.logical_and(blind, among))
@@ -31,10 +24,6 @@ def clean_padding(x, mask):
     """Replace padding that is NaN, infinite or above 1000 by zeros.
 
     These values would reach real tokens and gradients: 0 times NaN is NaN. Other padding is kept.
-
-    Args:
-        x: A tensor `(batch, tokens, channels)`.
-        mask: Booleans `(batch, tokens)`, True at real tokens, or `None`.
     """
     if mask is None:
         return x

@@ -58,7 +58,7 @@ def part_arguments(layer: type[Any]) -> set[str]:
 
 
 class Composite(keras.layers.Layer):
-    """Contain other layers, and keep the shape of the input by default.
+    """Contain other layers, and keep the shape and the mask of the input by default.
 
     A subclass stores its arguments as attributes of the same names. The config holds them, and the
     policies of quantized layers inside, so that quantized models can be saved, loaded and cloned. A
@@ -77,6 +77,7 @@ class Composite(keras.layers.Layer):
         cls = type(self)
         check_names(cls.__name__, kwargs.keys() - KERAS_ARGUMENTS, parameters_of(cls))
         super().__init__(**kwargs)
+        self.supports_masking = True
 
     def _post_build(self):
         super()._post_build()
@@ -87,6 +88,35 @@ class Composite(keras.layers.Layer):
     def compute_output_shape(self, input_shape: Any) -> Any:
         return tuple(input_shape)
 
+    def _dense(self, name, units, input_shape, activation=None, stddev=None, **arguments):
+        """Make a `Dense` in the dtype policy of this layer, and build it.
+
+        `stddev`: Standard deviation of the initial kernel. `None`: Glorot uniform.
+        """
+        if stddev is not None:
+            arguments["kernel_initializer"] = keras.initializers.RandomNormal(stddev=stddev)
+        layer = Dense(units, activation, dtype=self.dtype_policy, name=name, **arguments)
+        layer.build(input_shape)
+        return layer
+
+    def _norm(self, name, input_shape):
+        """Make a `LayerNormalization` with the `epsilon` of this layer, and build it."""
+        policy = self.dtype_policy
+        norm = keras.layers.LayerNormalization(epsilon=self.epsilon, dtype=policy, name=name)
+        norm.build(input_shape)
+        return norm
+
+    def _tokens_shape(self, shape, maps=True):
+        """Return the shape (batch, tokens, channels) of tokens or a map, with known channels."""
+        if len(shape) not in ((3, 4) if maps else (3,)) or shape[-1] is None:
+            or_maps = ", or maps of shape (batch, rows, columns, channels)," if maps else ""
+            raise ValueError(
+                f"{type(self).__name__} expects tokens of shape (batch, tokens, channels){or_maps} "
+                f"with known channels. Received: input_shape={tuple(shape)}"
+            )
+        sides = shape[1:-1]
+        return (shape[0], None if None in sides else prod(sides), shape[-1])
+
     def get_config(self) -> dict[str, Any]:
         own = [name for name in parameters_of(type(self)) if name not in parameters_of(Composite)]
         stored = {name: _plain(getattr(self, name)) for name in own if hasattr(self, name)}
@@ -95,7 +125,7 @@ class Composite(keras.layers.Layer):
 
 
 def _plain(argument):
-    """Return an argument, with layers and activations serialized."""
+    """Return an argument, with layers, activations and initializers serialized."""
     if isinstance(argument, keras.layers.Layer):
         return serialize_unbuilt(argument)
     return keras.activations.serialize(argument) if callable(argument) else argument
@@ -109,13 +139,9 @@ def serialize_unbuilt(layer):
 
 
 def assign_copy(variable, value):
-    """Assign a copy of a value to a variable, in its dtype.
+    """Assign a copy of a tensor or another variable to a variable, in its dtype.
 
     Without the copy, two variables would share an array on JAX, and a step on one deletes it.
-
-    Args:
-        variable: A Keras variable.
-        value: A tensor or another variable, of the same shape.
     """
     variable.assign(ops.copy(ops.cast(value, variable.dtype)))
 
@@ -179,10 +205,6 @@ class FirstToken(keras.layers.Layer):
     Replaces a slice, which JAX 0.8 cannot rematerialize in the graph of a Keras model.
     """
 
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
     def call(self, tokens):
         return tokens[:, 0]
 
@@ -191,32 +213,6 @@ class FirstToken(keras.layers.Layer):
 
     def compute_output_spec(self, tokens):
         return keras.KerasTensor((tokens.shape[0], tokens.shape[2]), self.compute_dtype)
-
-
-def check_tokens(layer, shape):
-    """Return `shape` if it is (batch, tokens, channels) with known channels."""
-    if len(shape) != 3 or shape[-1] is None:
-        raise ValueError(
-            f"{layer} expects tokens of shape (batch, tokens, channels) with known channels. "
-            f"Received: input_shape={tuple(shape)}"
-        )
-    return tuple(shape)
-
-
-def tokens_shape(layer, shape):
-    """Return the shape (batch, tokens, channels) of tokens or a map; unknown sizes are None.
-
-    Raises:
-        ValueError: for another number of axes, or unknown channels.
-    """
-    if len(shape) not in (3, 4) or shape[-1] is None:
-        raise ValueError(
-            f"{layer} expects tokens of shape (batch, tokens, channels), or maps of shape "
-            "(batch, rows, columns, channels), with known channels. "
-            f"Received: input_shape={tuple(shape)}"
-        )
-    sides = shape[1:-1]
-    return (shape[0], None if None in sides else prod(sides), shape[-1])
 
 
 def check_blocks(block_size, input_shape, axis=-1):
@@ -263,11 +259,7 @@ QUERY_AND_VALUE = (keras.layers.MultiHeadAttention, keras.layers.GroupQueryAtten
 
 
 def check_inner(argument: str, layer: Any) -> Layer:
-    """Return the layer that was given as an argument, as a layer or its config.
-
-    Raises:
-        TypeError: for other values, such as a name or a class of layers.
-    """
+    """Return the layer that was given as an argument, as a layer or its config."""
     layer = keras.layers.deserialize(layer) if isinstance(layer, dict) else layer
     if not isinstance(layer, keras.layers.Layer):
         raise TypeError(
@@ -277,13 +269,10 @@ def check_inner(argument: str, layer: Any) -> Layer:
 
 
 def input_arguments(layer: Layer, x: Any) -> tuple[Any, ...]:
-    """Return the arguments of a layer for one tensor or shape: Keras' attention takes two.
-
-    For Keras' attention, the tensor is copied without its Keras mask, which would leave padding
-    without any key to attend to.
-    """
+    """Return the arguments of a layer for one tensor or shape: Keras' attention takes two."""
     if not isinstance(layer, QUERY_AND_VALUE):
         return (x,)
+    # Copied without its Keras mask, which would leave padding without any key to attend to.
     if getattr(x, "_keras_mask", None) is not None:
         x = ops.copy(x)
     return (x, x)
