@@ -12,7 +12,7 @@ import keras
 
 from keras_permix import layers as ours
 from keras_permix.layers.embedding.tokens import SplitPairs
-from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
+from keras_permix.layers.graph.graphormer_block import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
 from keras_permix.layers.mega.mega_feed_forward import MegaFeedForward, ScaleNorm
 from keras_permix.layers.parts.wrappers import Dense, Embedding, FirstToken

@@ -17,7 +17,7 @@ from keras_permix.analysis.layer_maps import (
 )
 from keras_permix.analysis.residuals import as_tokens
 from keras_permix.analysis.watch import watched
-from keras_permix.layers.graph.graph_mixers import GraphAttention, GraphSliceSort
+from keras_permix.layers.graph.graphormer_block import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import flatten_map

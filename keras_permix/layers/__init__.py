@@ -25,8 +25,7 @@ from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mixing.baselines import FourierMixer, RandomOrder
 from keras_permix.layers.mixing.causal_csp import CausalCSP
-from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
+from keras_permix.layers.mixing.csp import CSP, SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
 
 __all__ = [

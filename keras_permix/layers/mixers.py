@@ -15,8 +15,7 @@ from keras_permix.layers.butterfly.butterfly_block import ButterflyAttention
 from keras_permix.layers.mega.damped_ema import DampedEMA
 from keras_permix.layers.mixing.baselines import FourierMixer
 from keras_permix.layers.mixing.causal_csp import CausalCSP
-from keras_permix.layers.mixing.csp import CSP
-from keras_permix.layers.mixing.sinkhorn_csp import SinkhornCSP
+from keras_permix.layers.mixing.csp import CSP, SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
 from keras_permix.layers.parts.wrappers import parameters_of, serialize_unbuilt
 from keras_permix.utils.checks import check_flags, check_named, check_names, plain
@@ -46,8 +45,6 @@ MIXERS = {
     "sinkhorn_csp": Mixer(SinkhornCSP, {}),
     "slice_sort": Mixer(SliceSort, {}),
 }
-
-
 CUSTOM = "custom"  # the name of a layer outside `MIXERS`
 
 
@@ -131,15 +128,10 @@ def make_mixer(
 ) -> Layer:
     """Make a mixer, a layer that keeps the shape of tokens `(batch, tokens, channels)`.
 
-    Args:
-        spec: A name of `MIXERS`, or a dict with that `"name"` and arguments of the layer, which
-            override all others. A layer is copied without its weights.
-        layer_index: Index of the mixer in its model, from 0.
-        num_layers: Number of mixers in the model.
-        inner_dim: Total channels of all heads, for mixers that project. `None`: the input width.
-        use_bias: Whether the projections have biases. `None`: the default of the layer.
-        ragged: Whether the last group may be shorter. Ignored by mixers without groups.
-        **arguments: Arguments that all mixers take, such as `dropout` and `dtype`.
+    `spec` is an argument of `check_mixer`, and a layer is copied without its weights. Arguments in
+    `spec` override all others. `inner_dim` is the number of channels of all heads, for mixers that
+    project. `use_bias` applies to all projections, and `ragged` to mixers with groups. All mixers
+    take the other `arguments`, such as `dropout` and `dtype`.
     """
     spec = check_mixer(spec)
     if spec["name"] == CUSTOM:

@@ -16,18 +16,6 @@ class Streaming:
     require. No gradient flows from one chunk to the previous one.
 
     A subclass implements `make_state(batch_size)` and `read(tokens, state, mask)`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.layers import LinearAttention
-    >>> layer = LinearAttention(num_heads=4, causal=True)
-    >>> layer.build((None, None, 32))
-    >>> state = layer.initial_state(batch_size=2)
-    >>> outputs, state = layer.chunk(np.ones((2, 10, 32), "float32"), state)
-    >>> output, state = layer.step(np.ones((2, 32), "float32"), state)
-    >>> tuple(outputs.shape), tuple(output.shape)
-    ((2, 10, 32), (2, 32))
     """
 
     def initial_state(self: Any, batch_size: int) -> Any:
@@ -80,7 +68,9 @@ class Streaming:
         tokens = ops.convert_to_tensor(tokens, self.compute_dtype)
         mask = None if mask is None else ops.convert_to_tensor(mask, "bool")
         outputs, state = self.read(tokens, state, mask)
-        return outputs, keras.tree.map_structure(_without_gradient, state)
+        return outputs, keras.tree.map_structure(
+            lambda x: ops.stop_gradient(x) if ops.is_tensor(x) else x, state
+        )
 
     def make_state(self, batch_size: int) -> Any:
         """Return the initial state of a built layer."""
@@ -89,7 +79,3 @@ class Streaming:
     def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
         """Return the outputs for `tokens`, and the state after them."""
         raise NotImplementedError(f"{type(self).__name__} does not implement `read`.")
-
-
-def _without_gradient(x):
-    return ops.stop_gradient(x) if ops.is_tensor(x) else x

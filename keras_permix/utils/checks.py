@@ -98,14 +98,13 @@ def check_positive_or_none(argument, value):
 
 
 def check_layer_index(layer_index, num_layers):
-    """Check a layer index, counted from 0, against the number of layers, and return both."""
+    """Check a layer index, counted from 0, against the number of layers."""
     index = check_integer("layer_index", layer_index, least=0)
     if index >= check_integer("num_layers", num_layers):
         raise ValueError(
             "`layer_index` must count from 0 to `num_layers` - 1. "
             f"Received: layer_index={layer_index}, num_layers={num_layers}"
         )
-    return layer_index, num_layers
 
 
 def check_floats(argument, values, count, each):
@@ -134,6 +133,17 @@ def check_rate(argument, value):
     if not isinstance(value, numbers.Real) or not 0.0 <= value < 1.0:
         raise ValueError(f"`{argument}` must be in [0, 1). Received: {argument}={value!r}")
     return float(value)
+
+
+def check_number(argument: str, value: Any, kind: Any) -> Any:
+    """Check a number by its annotation: an `int` is positive, a `float` is positive or a rate."""
+    if kind is int:
+        return check_integer(argument, value)
+    if kind == int | None:
+        return check_positive_or_none(argument, value)
+    if kind is float:
+        return (check_rate if argument.endswith("dropout") else check_positive)(argument, value)
+    return value
 
 
 def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:

@@ -10,8 +10,7 @@ from keras_permix._typing import MixerSpecs
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
 from keras_permix.layers.graph.graph_embedding import EDGES, GraphEmbedding, GraphormerBias
-from keras_permix.layers.graph.graph_mixers import initial_stddev
-from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock
+from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock, initial_stddev
 from keras_permix.layers.mixers import check_mixers, mixer_at
 from keras_permix.layers.parts.wrappers import Dense, make_dropout
 from keras_permix.utils.checks import check_choice, check_named

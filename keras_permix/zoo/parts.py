@@ -19,11 +19,8 @@ from keras_permix.layers.parts.wrappers import FirstToken
 from keras_permix.utils.checks import (
     check_flags,
     check_floats,
-    check_integer,
     check_names,
-    check_positive,
-    check_positive_or_none,
-    check_rate,
+    check_number,
     plain,
 )
 
@@ -80,19 +77,9 @@ def collect_arguments(variables: dict[str, Any]) -> dict[str, Any]:
         labels = plain(given.get("labels"))
         config["num_classes"] = len(labels) if isinstance(labels, list | tuple) else default
     return {
-        name: _check_number(name, value, parameters[name].annotation)
+        name: value if name in SEEDS else check_number(name, value, parameters[name].annotation)
         for name, value in config.items()
     }
-
-
-def _check_number(name, value, kind):
-    if kind is int:
-        return check_integer(name, value)
-    if kind == int | None and name not in SEEDS:
-        return check_positive_or_none(name, value)
-    if kind is float:
-        return (check_rate if name.endswith("dropout") else check_positive)(name, value)
-    return value
 
 
 def check_images(config: dict[str, Any]) -> dict[str, list[float]]:

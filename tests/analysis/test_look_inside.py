@@ -18,7 +18,7 @@ from keras_permix.analysis import (
     singular_spectrum,
     token_norm,
 )
-from keras_permix.layers.graph.graph_mixers import GraphSliceSort
+from keras_permix.layers.graph.graphormer_block import GraphSliceSort
 from tests.harness import assert_close, to_numpy
 from tests.zoo.models import TINY, tiny
 

@@ -6,13 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.attention.softmax_attention import SelfAttention
 from keras_permix.layers.parts.masks import visible_keys
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.dispatch.checks import is_empty
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import simple_attention_stream
-from keras_permix.utils.checks import check_integer
 
 LOWEST = -1e9  # the log scale before the first key
 LEAST = 1e-20  # the smallest norm, for a query whose features overlap with no key's
@@ -27,9 +26,8 @@ class LinearAttention(Streaming, SelfAttention):
     `SoftmaxAttention`. With `causal=True` the layer supports streaming (`initial_state`, `step`,
     `chunk`) with a state of `head_dim` x (`head_dim` + 1) numbers per head.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
-    Padding is never attended to. A sample without real tokens is processed as if nothing were
-    masked. With `causal=True`, a query without real keys returns zeros.
+    Inputs, outputs and `mask` are those of `SoftmaxAttention`. With `causal=True`, a query without
+    real keys returns zeros.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`.
@@ -46,9 +44,10 @@ class LinearAttention(Streaming, SelfAttention):
     >>> layer = LinearAttention(num_heads=4, causal=True)
     >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
     (2, 64, 32)
-    >>> output, state = layer.step(np.ones((2, 32), "float32"), layer.initial_state(2))
-    >>> tuple(output.shape)
-    (2, 32)
+    >>> outputs, state = layer.chunk(np.ones((2, 10, 32), "float32"), layer.initial_state(2))
+    >>> output, state = layer.step(np.ones((2, 32), "float32"), state)
+    >>> tuple(outputs.shape), tuple(output.shape)
+    ((2, 10, 32), (2, 32))
 
     Reference:
         Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with Linear
@@ -69,9 +68,7 @@ class LinearAttention(Streaming, SelfAttention):
 
     def make_state(self, batch_size: int) -> dict[str, Any]:
         if not self.causal:
-            raise ValueError(
-                f"`initial_state` requires causal=True. Received: causal={self.causal}"
-            )
+            raise ValueError("`initial_state` requires causal=True. Received: causal=False")
         precise = full_precision(self.compute_dtype)
         head_dim = self.qkv_dense.units // (3 * self.num_heads)
         shape = (batch_size, self.num_heads)
@@ -164,9 +161,7 @@ class PerformerAttention(SelfAttention):
     orthogonal in blocks of `head_dim`, and not trained. The parameters match those of
     `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
-    Padding is never attended to. A sample without real tokens is processed as if nothing were
-    masked.
+    Inputs, outputs and `mask` are those of `SoftmaxAttention`.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`.
@@ -193,8 +188,7 @@ class PerformerAttention(SelfAttention):
         self, num_heads: int = 8, features: int = 128, seed: int = 0, **kwargs: Any
     ) -> None:
         super().__init__(num_heads, **kwargs)
-        self.features = check_integer("features", features)
-        self.seed = check_integer("seed", seed, least=0)
+        self._store(locals())
 
     def attend(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
         if is_empty(value):  # no maximum over features

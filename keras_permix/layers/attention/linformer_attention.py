@@ -5,10 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.attention.softmax_attention import can_fuse, softmax_weights
+from keras_permix.layers.attention.softmax_attention import SelfAttention, can_fuse, softmax_weights
 from keras_permix.layers.parts.masks import visible_keys
-from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -20,9 +18,8 @@ class LinformerAttention(SelfAttention):
     both projections `(max_sequence_length, mixtures)`; shorter inputs use their first rows. The
     other weights match those of `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
-    Padding counts as zeros in the mixtures. A sample without real tokens is processed as if nothing
-    were masked.
+    Inputs, outputs and `mask` are those of `SoftmaxAttention`, but padding counts as zeros in the
+    mixtures.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`.
@@ -55,10 +52,7 @@ class LinformerAttention(SelfAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, **kwargs)
-        self.mixtures = check_integer("mixtures", mixtures)
-        self.max_sequence_length = check_positive_or_none(
-            "max_sequence_length", max_sequence_length
-        )
+        self._store(locals())
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
@@ -80,11 +74,10 @@ class LinformerAttention(SelfAttention):
             real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
             key, value = (ops.where(real, x, ops.zeros_like(x)) for x in (key, value))
         tokens = ops.shape(query)[1]
-        mixers = (self.key_mixer[:tokens], self.value_mixer[:tokens])
-        key, value = (
-            ops.einsum("bnhd,nm->bmhd", x, ops.cast(mixer, x.dtype))
-            for x, mixer in zip((key, value), mixers, strict=True)
-        )
+        key_mixer = ops.cast(self.key_mixer[:tokens], key.dtype)
+        value_mixer = ops.cast(self.value_mixer[:tokens], value.dtype)
+        key = ops.einsum("bnhd,nm->bmhd", key, key_mixer)
+        value = ops.einsum("bnhd,nm->bmhd", value, value_mixer)
         if can_fuse(query):
             return ops.dot_product_attention(query, key, value)
         return ops.einsum("bhqk,bkhd->bqhd", softmax_weights(query, key), value)

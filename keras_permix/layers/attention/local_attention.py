@@ -10,7 +10,6 @@ from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.masks import clean_padding
 from keras_permix.layers.parts.wrappers import flatten_map, unflatten_map
 from keras_permix.ops.reference.packing import cut, join
-from keras_permix.utils.checks import check_positive_or_none
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -22,9 +21,7 @@ class LocalAttention(SoftmaxAttention):
     For a fixed `block_size`, time and memory are linear in the tokens. The parameters match those
     of `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
-    Padding is never attended to. In a block without real tokens, tokens attend as if nothing were
-    masked.
+    Inputs, outputs and `mask` are those of `SoftmaxAttention`.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: See
@@ -51,21 +48,18 @@ class LocalAttention(SoftmaxAttention):
 
     def __init__(self, num_heads: int = 8, block_size: int | None = 64, **kwargs: Any) -> None:
         super().__init__(num_heads, **kwargs)
-        self.block_size = check_positive_or_none("block_size", block_size)
+        self._store(locals())
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
         self.tokens_per_block(self._tokens_shape(input_shape)[1])
 
-    def call(  # type: ignore[override]  # has no `attention_mask`
-        self, inputs: Any, mask: Any = None, training: bool | None = None
-    ) -> Any:
+    def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:  # type: ignore[override]
         tokens, mask = flatten_map(inputs, mask)
-        shape = ops.shape(tokens)
         blocks, visible = self._cut(tokens, mask)
         mixed = super().call(blocks, mask=visible, training=training)
-        mixed = join(self._samples(mixed, tokens))
-        return unflatten_map(mixed[:, : shape[1]], inputs)
+        mixed = join(self._samples(mixed, tokens))[:, : ops.shape(tokens)[1]]
+        return unflatten_map(mixed, inputs)
 
     def attention_maps(self, inputs: Any, mask: Any = None) -> Any:  # type: ignore[override]
         """Return the attention weights `(batch, blocks, heads, block_size, block_size)`."""

@@ -6,11 +6,10 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
-from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.attention.softmax_attention import SelfAttention
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import SCALES, simple_attention_stream
-from keras_permix.utils.checks import check_choice
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -21,11 +20,9 @@ class SimpleAttention(Streaming, SelfAttention):
     `SoftmaxAttention`; `set_weights` copies them. To freeze the projections, set
     `qkv_dense.trainable = False`.
 
-    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
-    tokens. Padding is never attended to. With `causal=True` and `scale="valid"` or `None`, the
-    layer supports streaming (`initial_state`, `step`, `chunk`). Its state is one
-    `head_dim` x `head_dim` matrix per head.
+    Inputs, outputs and `mask` are those of `SoftmaxAttention`. With `causal=True` and
+    `scale="valid"` or `None`, the layer supports streaming (`initial_state`, `step`, `chunk`). Its
+    state is one `head_dim` x `head_dim` matrix per head.
 
     Args:
         num_heads, head_dim, use_qkv_bias: See `SoftmaxAttention`.
@@ -66,8 +63,7 @@ class SimpleAttention(Streaming, SelfAttention):
         super().__init__(
             num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
         )
-        self.scale = check_choice("scale", scale, SCALES)
-        self.causal = causal
+        self._store(locals(), scale=SCALES)
 
     def make_state(self, batch_size: int) -> dict[str, Tensor]:
         if not self.causal or self.scale == "length":

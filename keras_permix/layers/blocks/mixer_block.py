@@ -8,9 +8,7 @@ import keras
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.parts.masks import mask_arguments
 from keras_permix.layers.parts.wrappers import Composite, check_inner, input_arguments, make_dropout
-from keras_permix.utils.checks import check_choice, check_integer, check_positive, check_rate
 
-EXTRA_SKIPS = (None, "block", "attention")
 ACTIVATIONS = {
     "gelu": keras.activations.gelu,
     "gelu_tanh": partial(keras.activations.gelu, approximate=True),
@@ -79,15 +77,8 @@ class MixerBlock(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.mixer = check_inner("mixer", mixer)
-        self.mlp_dim = check_integer("mlp_dim", mlp_dim)
-        self.norm_first = norm_first
-        self.extra_skip = check_choice("extra_skip", extra_skip, EXTRA_SKIPS)
-        self.dropout = check_rate("dropout", dropout)
-        self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
-        self.mixer_dropout = check_rate("mixer_dropout", mixer_dropout)
-        self.epsilon = check_positive("epsilon", epsilon)
-        self.activation = check_choice("activation", activation, ACTIVATIONS)
+        mixer = check_inner("mixer", mixer)
+        self._store(locals(), extra_skip=(None, "block", "attention"), activation=ACTIVATIONS)
 
     def build(self, input_shape: Shape) -> None:
         width, policy = self._tokens_shape(input_shape)[-1], self.dtype_policy

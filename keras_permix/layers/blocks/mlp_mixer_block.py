@@ -8,14 +8,6 @@ from keras import ops
 from keras_permix.layers.butterfly.butterfly_mlp import ButterflyLinearMLP, ButterflyMLP
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.butterfly import two_stage_block
-from keras_permix.utils.checks import (
-    check_choice,
-    check_integer,
-    check_positive,
-    check_positive_or_none,
-)
-
-MLPS = ("dense", "butterfly", "butterfly_linear")
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -66,17 +58,13 @@ class MLPMixerBlock(Composite):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = False
-        self.mlp = check_choice("mlp", mlp, MLPS)
-        self.expansion = check_integer("expansion", expansion)
-        self.tokens_mlp_dim = check_positive_or_none("tokens_mlp_dim", tokens_mlp_dim)
-        self.channels_mlp_dim = check_positive_or_none("channels_mlp_dim", channels_mlp_dim)
+        self._store(locals(), mlp=("dense", "butterfly", "butterfly_linear"))
         if mlp != "dense" and (tokens_mlp_dim or channels_mlp_dim):
             raise ValueError(
                 '`tokens_mlp_dim` and `channels_mlp_dim` require `mlp="dense"`; with butterflies, '
                 f"set `expansion`. Received: mlp={mlp!r}, tokens_mlp_dim={tokens_mlp_dim}, "
                 f"channels_mlp_dim={channels_mlp_dim}"
             )
-        self.epsilon = check_positive("epsilon", epsilon)
 
     def build(self, input_shape: tuple) -> None:
         batch, tokens, width = self._tokens_shape(input_shape, maps=False)

@@ -9,7 +9,7 @@ from keras import ops
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.reference.linear import full_precision, matmul
-from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
+from keras_permix.utils.checks import check_integer
 
 # Elementwise activations of Keras, which do not depend on the order of axes.
 ELEMENTWISE = (
@@ -71,15 +71,12 @@ class BlockDense(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.axis = check_choice("axis", check_integer("axis", axis, least=-1), (-1, 0))
-        self.supports_masking = self.axis == -1
-        self.blocks = check_integer("blocks", blocks)
-        self.units = check_integer("units", units)
-        self.activation = keras.activations.get(activation)
-        self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-        self.lora_rank = check_positive_or_none("lora_rank", lora_rank)
-        self.lora_alpha = lora_rank if lora_alpha is None else lora_alpha
+        axis = check_integer("axis", axis, least=-1)
+        activation = keras.activations.get(activation)
+        kernel_initializer = keras.initializers.get(kernel_initializer)
+        lora_alpha = lora_rank if lora_alpha is None else lora_alpha
+        self._store(locals(), axis=(-1, 0))
+        self.supports_masking = axis == -1
         self.lora_enabled = False
 
     def build(self, input_shape: Shape) -> None:

@@ -180,9 +180,8 @@ class ButterflyAttention(LocalAttention):
     processes each token separately, so this equals `ButterflyBlock` around the whole layer. The
     weights match those of `SoftmaxAttention`.
 
-    Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
-    Padding is never attended to. In a block without real tokens, tokens attend as if nothing were
-    masked. The blocks depend on the number of tokens, including padding.
+    Inputs, outputs and `mask` are those of `SoftmaxAttention`. The blocks depend on the number of
+    tokens, including padding.
 
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, fused: See
@@ -218,7 +217,8 @@ class ButterflyAttention(LocalAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, block_size, **kwargs)
-        self.layer_index, self.num_layers = check_layer_index(layer_index, num_layers)
+        check_layer_index(layer_index, num_layers)
+        self._store(locals())
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
@@ -228,9 +228,7 @@ class ButterflyAttention(LocalAttention):
         if shape[1] is not None:
             butterfly_stages(shape[1], size)
 
-    def call(  # type: ignore[override]  # has no `attention_mask`
-        self, inputs: Any, mask: Any = None, training: bool | None = None
-    ) -> Any:
+    def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:  # type: ignore[override]
         tokens, mask = map(self._order, flatten_map(inputs, mask))
         return unflatten_map(self._order(super().call(tokens, mask, training), back=True), inputs)
 

@@ -11,7 +11,7 @@ import keras
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import patchify, unpatchify
-from keras_permix.utils.checks import check_integer, check_positive
+from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -67,9 +67,8 @@ class PatchOnlyMixer(Composite):
                 stacklevel=2,
             )
         several = isinstance(patch_size, (list, tuple))
-        self.patch_size = list(self.patch_sizes) if several else self.patch_sizes[0]
-        self.expansion = check_integer("expansion", expansion)
-        self.epsilon = check_positive("epsilon", epsilon)
+        patch_size = list(self.patch_sizes) if several else self.patch_sizes[0]
+        self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) != 4 or input_shape[-1] is None:

@@ -9,10 +9,10 @@ import numpy as np
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
-from keras_permix.layers.parts.wrappers import Composite, Dense
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import patchify
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_floats, check_integer, check_positive
+from keras_permix.utils.checks import check_floats, check_positive
 
 RANGE = (0, 255)
 OVERSHOOT = 64  # how far resampled floats may exceed `RANGE`
@@ -90,11 +90,9 @@ class ImagePreprocessor(Composite):
     ) -> None:
         super().__init__(autocast=False, **kwargs)
         self.supports_masking = False
-        self.image_size = check_integer("image_size", image_size)
-        self.mean = check_floats("mean", mean, np.size(mean), "channel")
-        floats = check_floats("std", std, len(self.mean), "channel")
-        self.std = [check_positive("std", value) for value in floats]
-        self.align_corners = align_corners
+        mean = check_floats("mean", mean, np.size(mean), "channel")
+        std = [check_positive("std", x) for x in check_floats("std", std, len(mean), "channel")]
+        self._store(locals())
         self.looked = False  # whether values were checked
 
     def check(self, inputs: Any) -> str | None:
@@ -174,10 +172,7 @@ def _tents(old, new, align_corners, numpy=ops):
 
 
 def check_images(images, channels, squeezed=False):
-    """Check that arrays or tensors are images with `channels` channels on the last axis.
-
-    With `squeezed`, gray images may lack the channel axis.
-    """
+    """Check the shape of images; with `squeezed`, gray ones may lack the channel axis."""
     shape = tuple(getattr(images, "shape", ()))
     if squeezed and _lacks_channel(shape, channels):
         return
@@ -249,18 +244,17 @@ class PatchEmbedding(Composite):
     def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = False
-        self.patch_size = check_integer("patch_size", patch_size)
-        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
+        self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
-        self.dense = Dense(self.hidden_dim, dtype=self.dtype_policy, name="projection")
-        self.dense.build((None, None, self.patch_size**2 * input_shape[-1]))
+        features = self.patch_size**2 * input_shape[-1]
+        self.dense = self._dense("projection", self.hidden_dim, (None, None, features))
 
     def call(self, images: Tensor) -> Tensor:
         return self.dense(patchify(images, self.patch_size))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         batch, height, width, _ = input_shape
-        known = height is not None and width is not None
-        patches = height // self.patch_size * (width // self.patch_size) if known else None
-        return (batch, patches, self.hidden_dim)
+        if height is None or width is None:
+            return (batch, None, self.hidden_dim)
+        return (batch, height // self.patch_size * (width // self.patch_size), self.hidden_dim)

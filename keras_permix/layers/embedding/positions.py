@@ -10,7 +10,6 @@ from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.dispatch.checks import require
-from keras_permix.utils.checks import check_positive_or_none
 
 RESIZINGS = ("bicubic", "nearest")
 
@@ -52,9 +51,7 @@ class PositionEmbedding(Composite):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = False
-        self.use_class_token = use_class_token
-        self.keep_unused = keep_unused
-        self.max_tokens = check_positive_or_none("max_tokens", max_tokens)
+        self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
         _, given, width = self._tokens_shape(input_shape, maps=False)

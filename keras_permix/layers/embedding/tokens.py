@@ -14,10 +14,7 @@ from keras_permix.utils.checks import check_choice, check_integer
 
 @keras.saving.register_keras_serializable("keras_permix")
 class SplitPairs(keras.layers.Layer):
-    """Reshape pairs `(batch, 2, tokens)` to `(2 * batch, tokens)`, one text after the other.
-
-    The dtype is kept. The number of tokens may be unknown.
-    """
+    """Reshape pairs `(batch, 2, tokens)` to `(2 * batch, tokens)`, one text after the other."""
 
     def call(self, pairs):
         batch, two, tokens = ops.shape(pairs)
@@ -26,9 +23,6 @@ class SplitPairs(keras.layers.Layer):
     def compute_output_spec(self, pairs):
         batch, two, tokens = pairs.shape
         return keras.KerasTensor((batch and batch * two, tokens), pairs.dtype)
-
-
-POSITIONS = (None, "sinusoid", "learned")
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -80,7 +74,7 @@ class TokenEmbedding(Composite):
         self.vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
         self.hidden_dim = check_integer("hidden_dim", hidden_dim)
         self.max_sequence_length = check_integer("max_sequence_length", max_sequence_length)
-        self.positions = check_choice("positions", positions, POSITIONS)
+        self.positions = check_choice("positions", positions, (None, "sinusoid", "learned"))
         self.use_class_token = use_class_token
         self.stddev = stddev
 

@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Shape, Tensor
+from keras_permix.layers.embedding.positions import prepend
 from keras_permix.layers.parts.masks import with_first
 from keras_permix.layers.parts.wrappers import Composite
-from keras_permix.utils.checks import check_choice, check_integer, check_positive_or_none
 
 ROWS = 512  # rows of each table of degrees, distances, or one feature of nodes or edges
 AXES = {"x": 3, "in_degree": 2, "out_degree": 2}
@@ -49,7 +49,7 @@ class GraphEmbedding(Composite):
 
     def __init__(self, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
+        self._store(locals())
 
     def build(self, input_shape: dict[str, Shape]) -> None:
         features = _check_arrays(input_shape, AXES, "x")
@@ -64,9 +64,7 @@ class GraphEmbedding(Composite):
         nodes = ops.sum(look_up(self.feature_table, graphs["x"]), axis=2)
         nodes = nodes + look_up(self.in_degree_table, graphs["in_degree"])
         nodes = nodes + look_up(self.out_degree_table, graphs["out_degree"])
-        shape = (ops.shape(nodes)[0], 1, self.hidden_dim)
-        virtual = ops.broadcast_to(ops.cast(self.virtual_node, nodes.dtype), shape)
-        return ops.concatenate([virtual, nodes], axis=1)
+        return prepend(self.virtual_node, nodes)
 
     def compute_mask(self, graphs: dict[str, Tensor], mask: Any = None) -> Tensor:
         return with_first(ops.any(graphs["x"] > 0, axis=-1))
@@ -134,10 +132,7 @@ class GraphormerBias(Composite):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = False
-        self.num_heads = check_integer("num_heads", num_heads)
-        self.edges = check_choice("edges", edges, tuple(EDGES))
-        self.max_hops = check_integer("max_hops", max_hops)
-        self.hop_tables = check_positive_or_none("hop_tables", hop_tables)
+        self._store(locals(), edges=EDGES)
         if hop_tables is not None and hop_tables < max_hops:
             raise ValueError(
                 "`hop_tables` must be at least `max_hops`. "
@@ -152,8 +147,8 @@ class GraphormerBias(Composite):
         self.virtual_distance = self._table("virtual_distance", (1, heads))
         self.edge_table = self._table("edge_table", (ROWS * edge_features + 1, heads))
         if self.edges == "multi_hop":
-            hops = self.hop_tables or self.max_hops
-            self.hop_table = self._table("hop_table", (hops, heads, heads))
+            shape = (self.hop_tables or self.max_hops, heads, heads)
+            self.hop_table = self._table("hop_table", shape)
 
     def _table(self, name, shape):
         initializer = keras.initializers.RandomNormal(stddev=0.02)
@@ -161,12 +156,11 @@ class GraphormerBias(Composite):
 
     def call(self, graphs: dict[str, Tensor]) -> Tensor:
         distance = graphs["spatial_pos"]
-        among_nodes = look_up(self.distance_table, distance)
         if self.edges == "multi_hop":
-            among_nodes = among_nodes + self._path_bias(graphs["edge_input"], distance)
+            edges = self._path_bias(graphs["edge_input"], distance)
         else:
-            edges = look_up(self.edge_table, graphs["attn_edge_type"])
-            among_nodes = among_nodes + ops.mean(edges, axis=3)
+            edges = ops.mean(look_up(self.edge_table, graphs["attn_edge_type"]), axis=3)
+        among_nodes = look_up(self.distance_table, distance) + edges
         bias = self._add_virtual_node(ops.transpose(among_nodes, (0, 3, 1, 2)))
         return bias + 2 * graphs["attn_bias"][:, None]  # twice, as in the released code
 

@@ -12,7 +12,6 @@ from keras_permix.layers.parts.wrappers import flatten_map, make_dropout, unflat
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.damped_ema import damped_ema_stream
 from keras_permix.ops.reference.linear import full_precision
-from keras_permix.utils.checks import check_integer, check_positive_or_none, check_rate
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -59,10 +58,8 @@ class DampedEMA(Streaming, MixingLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.ema_dim = check_integer("ema_dim", ema_dim)
-        self.bidirectional = bidirectional
-        self.truncation = check_positive_or_none("truncation", truncation)
-        self.dropout = check_rate("dropout", dropout)
+        self._store(locals())
+        self.causal = not bidirectional
 
     def build(self, input_shape: Shape) -> None:
         width = self._tokens_shape(input_shape)[-1]
@@ -86,10 +83,6 @@ class DampedEMA(Streaming, MixingLayer):
         tokens = clean_padding(tokens, mask)
         averaged = ops.damped_ema(tokens, *self.op_weights, truncation=self.truncation, mask=mask)
         return unflatten_map(self.output_dropout(keras.ops.silu(averaged)), inputs)
-
-    @property
-    def is_causal(self) -> bool:
-        return not self.bidirectional
 
     def make_state(self, batch_size: int) -> Tensor:
         if self.bidirectional or self.truncation is not None:

@@ -19,10 +19,8 @@ from keras_permix.layers.parts.wrappers import Composite, make_dropout
 from keras_permix.ops.backend import running
 from keras_permix.ops.dispatch.checks import is_empty, require
 from keras_permix.ops.reference.packing import cut, join
-from keras_permix.utils.checks import check_choice, check_positive_or_none, check_rate
 
 FUNCTIONS = ("softmax", "laplace", "relu2")
-BIASES = ("simple", "rotary")
 MEAN, DEVIATION = 0.707107, 0.282095  # make laplace approximate relu2
 
 
@@ -56,25 +54,17 @@ class MegaAttention(Composite):
 
     def __init__(
         self,
-        function="softmax",
-        position_bias="simple",
-        max_sequence_length=None,
-        chunk_size=None,
-        ragged=False,
-        causal=False,
-        dropout=0.0,
-        **kwargs,
-    ):
+        function: str = "softmax",
+        position_bias: str = "simple",
+        max_sequence_length: int | None = None,
+        chunk_size: int | None = None,
+        ragged: bool = False,
+        causal: bool = False,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self.function = check_choice("function", function, FUNCTIONS)
-        self.position_bias = check_choice("position_bias", position_bias, BIASES)
-        self.max_sequence_length = check_positive_or_none(
-            "max_sequence_length", max_sequence_length
-        )
-        self.chunk_size = check_positive_or_none("chunk_size", chunk_size)
-        self.ragged = ragged
-        self.causal = causal
-        self.dropout = check_rate("dropout", dropout)
+        self._store(locals(), function=FUNCTIONS, position_bias=("simple", "rotary"))
 
     def build(self, shared_shape, values_shape):
         normal = keras.initializers.RandomNormal(stddev=0.02)

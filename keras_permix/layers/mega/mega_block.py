@@ -20,14 +20,7 @@ from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.wrappers import Composite, make_dropout, part_arguments
 from keras_permix.layers.streaming import Streaming
-from keras_permix.utils.checks import (
-    check_choice,
-    check_integer,
-    check_named,
-    check_names,
-    check_positive_or_none,
-    check_rate,
-)
+from keras_permix.utils.checks import check_choice, check_named, check_names
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -113,30 +106,23 @@ class MegaBlock(Streaming, Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.inner_dim = check_positive_or_none("inner_dim", inner_dim)
-        self.shared_dim = check_integer("shared_dim", shared_dim)
         mixer = keras.layers.deserialize(mixer) if isinstance(mixer, dict) else mixer
         self.attends = not isinstance(mixer, keras.layers.Layer)
-        self.mixer: Any = check_choice("mixer", mixer, FUNCTIONS) if self.attends else mixer
-        self.mlp_dim = check_positive_or_none("mlp_dim", mlp_dim)
-        self.average_arguments = dict(average or {})
-        self.attention_arguments = dict(attention or {})
-        self.causal = causal
-        self.norm = check_choice("norm", norm, NORMS)
-        self.norm_first = norm_first
-        self.dropout = check_rate("dropout", dropout)
-        self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
-        self.drop_unused = drop_unused
+        if self.attends:
+            check_choice("mixer", mixer, FUNCTIONS)
+        self.attention_arguments, attention = dict(attention or {}), None
+        average = dict(average or {})
+        self._store(locals(), norm=NORMS)
         self.ema = self._make_ema()
         self.attention = self._make_attention()
 
     def _make_ema(self):
-        check_names("`average`", self.average_arguments, part_arguments(DampedEMA))
-        arguments = {"bidirectional": not self.causal, **self.average_arguments}
+        check_names("`average`", self.average, part_arguments(DampedEMA))
+        arguments = {"bidirectional": not self.causal, **self.average}
         if self.causal and arguments["bidirectional"]:
             raise ValueError(
                 "`average` must not set `bidirectional=True` in a causal block. "
-                f"Received: causal=True, average={self.average_arguments}"
+                f"Received: causal=True, average={self.average}"
             )
         return DampedEMA(**arguments, dtype=self.dtype_policy, name="ema")
 
@@ -203,8 +189,7 @@ class MegaBlock(Streaming, Composite):
         if not self.causal or self.ema.truncation is not None:
             raise ValueError(
                 "`initial_state` requires causal=True and an average without `truncation`. "
-                f"Received: causal={self.causal}, mixer={self.mixer}, "
-                f"average={self.average_arguments}"
+                f"Received: causal={self.causal}, mixer={self.mixer}, average={self.average}"
             )
         return {
             "average": self.ema.initial_state(batch_size),
@@ -244,8 +229,7 @@ class MegaBlock(Streaming, Composite):
         return self.feed_forward(x, mask=mask)
 
     def get_config(self) -> dict[str, Any]:
-        parts = {"average": self.average_arguments, "attention": self.attention_arguments}
-        return {**super().get_config(), **parts}
+        return {**super().get_config(), "attention": self.attention_arguments}
 
 
 # Mixers without projections, which the block provides.

@@ -1,11 +1,12 @@
 """Define the normalizations and the feed-forward layer of MEGA."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_permix.layers.parts.wrappers import Composite, make_dropout
 from keras_permix.ops.reference.linear import full_precision
-from keras_permix.utils.checks import check_choice, check_integer, check_rate
 
 EPSILON = 1e-5
 STDDEV = 0.02  # of initial kernels
@@ -66,14 +67,16 @@ class MegaFeedForward(Composite):
     """
 
     def __init__(
-        self, mlp_dim, norm="layernorm", norm_first=True, dropout=0.0, hidden_dropout=0.0, **kwargs
-    ):
+        self,
+        mlp_dim: int,
+        norm: str = "layernorm",
+        norm_first: bool = True,
+        dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self.mlp_dim = check_integer("mlp_dim", mlp_dim)
-        self.norm = check_choice("norm", norm, NORMS)
-        self.norm_first = norm_first
-        self.dropout = check_rate("dropout", dropout)
-        self.hidden_dropout = check_rate("hidden_dropout", hidden_dropout)
+        self._store(locals(), norm=NORMS)
 
     def build(self, input_shape):
         policy, outer, width = self.dtype_policy, input_shape[:-1], input_shape[-1]

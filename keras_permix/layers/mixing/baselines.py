@@ -10,7 +10,6 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import Composite, flatten_map, make_dropout, unflatten_map
 from keras_permix.ops.dispatch.checks import is_empty
-from keras_permix.utils.checks import check_integer, check_rate
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -42,7 +41,7 @@ class FourierMixer(MixingLayer):
 
     def __init__(self, dropout: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.dropout = check_rate("dropout", dropout)
+        self._store(locals())
 
     def build(self, input_shape: tuple) -> None:
         self._tokens_shape(input_shape)
@@ -95,7 +94,7 @@ class RandomOrder(Composite):
 
     def __init__(self, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.seed = check_integer("seed", seed, least=0)
+        self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
         self._tokens_shape(input_shape, maps=False)

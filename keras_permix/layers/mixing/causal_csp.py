@@ -28,9 +28,7 @@ class CausalCSP(Streaming, TokenMixer):
     Token `t` depends on tokens `0 … t` only, and not on the number of later tokens. The cost is
     that of `CSP` for a sequence that is longer by the longest delay.
 
-    Input and output: `(batch, tokens, channels)`, or maps, whose tokens are ordered by rows. A mask
-    is True at real tokens. Only these are delayed and sorted, as if the padding were absent, and
-    padded values become zero before the output projection. The number of tokens may be unknown.
+    Inputs, outputs and masks are those of `CSP`. The number of tokens may be unknown.
 
     The layer supports streaming (`initial_state`, `step`, `chunk`). Its state holds the values
     of the last `longest delay + group_size - 1` tokens.
@@ -60,6 +58,8 @@ class CausalCSP(Streaming, TokenMixer):
         2024, arXiv:2410.10914. The causal form is an extension of this package.
     """
 
+    causal = True  # read by `is_causal`
+
     def __init__(
         self,
         group_size: int = 2,
@@ -71,13 +71,12 @@ class CausalCSP(Streaming, TokenMixer):
         **kwargs: Any,
     ) -> None:
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
-        self.group_size = check_integer("group_size", group_size)
-        ahead = self.group_size - 1
+        ahead = check_integer("group_size", group_size) - 1
         if np.ndim(delays):
-            given = np.asarray(delays).tolist()
-            self.delays = [check_integer("delays", delay, ahead) for delay in given]
+            delays = [check_integer("delays", each, ahead) for each in np.asarray(delays).tolist()]
         else:
-            self.delays = check_integer("delays", delays, ahead)
+            delays = check_integer("delays", delays, ahead)
+        self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
@@ -95,10 +94,6 @@ class CausalCSP(Streaming, TokenMixer):
                 f"Received: {len(self.delays)} delays, {channels} channels"
             )
         return tuple(self.delays)
-
-    @property
-    def is_causal(self) -> bool:
-        return True
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         # The appended zeros wrap around to the front, and fill the last group.

@@ -1,4 +1,4 @@
-"""Shift and sort tokens channel by channel (CSP)."""
+"""Shift and sort tokens channel by channel (CSP), also in a differentiable relaxation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,8 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.ops.dispatch.checks import require
 from keras_permix.ops.shift_steps import SCHEDULES, Shift, check_steps
-from keras_permix.utils.checks import check_align, check_choice, check_integer, check_layer_index
+from keras_permix.ops.sinkhorn import check_temperature
+from keras_permix.utils.checks import ALIGNMENTS, check_choice, check_integer, check_layer_index
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -83,11 +84,9 @@ class CSP(TokenMixer):
         **kwargs: Any,
     ) -> None:
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
-        self.group_size = None if group_size is None else check_integer("group_size", group_size)
-        self.align = check_align(align)
-        self.layer_index, self.num_layers = check_layer_index(layer_index, num_layers)
+        check_layer_index(layer_index, num_layers)
         if isinstance(shift, str):
-            self.shift = check_choice("shift", shift, SCHEDULES)
+            check_choice("shift", shift, SCHEDULES)
         elif _as_array(shift).ndim == 0:
             raise ValueError(
                 f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
@@ -95,8 +94,8 @@ class CSP(TokenMixer):
                 f"Received: group_size={group_size!r}, shift={shift!r}"
             )
         else:
-            self.shift = _as_array(shift).tolist()
-        self.ragged = ragged
+            shift = _as_array(shift).tolist()
+        self._store(locals(), align=ALIGNMENTS)
         self._columns: int | None = None  # of the maps that the layer is built for
 
     def build(self, input_shape: Shape) -> None:
@@ -134,11 +133,8 @@ class CSP(TokenMixer):
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         if self._columns is not None and len(inputs.shape) == 4:
             columns = keras.ops.shape(inputs)[2]
-            rule = (
-                f"With pairs as `shift`, maps must have the {self._columns} columns that the layer "
-                "was built for. Received: columns="
-            )
-            inputs = require(inputs, columns == self._columns, rule, columns)
+            rule = f"With pairs as `shift`, maps must have the {self._columns} columns of `build`. "
+            inputs = require(inputs, columns == self._columns, f"{rule}Received: columns=", columns)
         return super().call(inputs, mask)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
@@ -153,11 +149,80 @@ class CSP(TokenMixer):
 
     def _facts(self):
         """Return the other arguments of schedules."""
-        return dict(
-            layer_index=self.layer_index,
-            num_layers=self.num_layers,
-            group_size=self.group_size or 1,
+        at = dict(layer_index=self.layer_index, num_layers=self.num_layers)
+        return {**at, "group_size": self.group_size or 1}
+
+
+@keras.saving.register_keras_serializable("keras_permix")
+class SinkhornCSP(CSP):
+    """Mix tokens by a differentiable relaxation of `CSP(align="reference")`.
+
+    In every group of tokens, each channel is aligned to the reference channel by Sinkhorn
+    iterations at a temperature. As the temperature falls, the layer approaches
+    `CSP(align="reference")` with the same weights. The temperature is a weight that is not
+    trained. Anneal it with `layer.temperature.assign(…)` in a callback at the start of an epoch.
+
+    Inputs, outputs and masks are those of `CSP`. Memory grows with `iterations` × tokens ×
+    `group_size` × inner channels.
+
+    Args:
+        temperature: Initial temperature, above 0, in units of a product of two values.
+        iterations: Number of normalizations of rows and columns.
+        group_size, shift, layer_index, num_layers, ragged: See `CSP`.
+        inner_dim, use_value_bias, use_output_projection, dropout: See `CSP`.
+
+    Raises:
+        ValueError: for an argument out of range, or tokens that `group_size` does not divide if
+            `ragged=False`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.layers import SinkhornCSP
+    >>> layer = SinkhornCSP(temperature=1.0, iterations=5, group_size=8)
+    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+    (2, 64, 32)
+    >>> layer.temperature.assign(0.1)  # doctest: +SKIP
+
+    Reference:
+        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
+        2024, arXiv:2410.10914, equation (9) and Theorem 2. The soft form is an extension of this
+        package.
+    """
+
+    def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:
+        if "align" in kwargs:
+            raise ValueError(
+                'SinkhornCSP does not support `align`: it always uses `align="reference"`. '
+                f"Received: align={kwargs['align']!r}"
+            )
+        super().__init__(align="reference", **kwargs)
+        self.iterations = check_integer("iterations", iterations)
+        check_temperature(temperature)
+        self.temperature = self.add_weight(
+            shape=(),
+            initializer=keras.initializers.Constant(temperature),
+            trainable=False,
+            autocast=False,
+            name="temperature",
         )
+
+    def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
+        return ops.sinkhorn_csp(
+            values,
+            self._steps,
+            self.group_size,
+            iterations=self.iterations,
+            temperature=keras.ops.convert_to_tensor(self.temperature),
+            ragged=self.ragged,
+            mask=mask,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["align"]
+        temperature = float(keras.ops.convert_to_numpy(self.temperature))
+        return {**config, "temperature": temperature, "iterations": self.iterations}
 
 
 def _as_array(shift):

@@ -9,7 +9,7 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.ops import interleave_order
-from keras_permix.utils.checks import check_choice, check_layer_index
+from keras_permix.utils.checks import check_layer_index
 
 ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
 
@@ -28,9 +28,8 @@ class SliceSort(TokenMixer):
 
     Computes `outputs = sort(inputs @ Wv) @ Wo + bo`, with each channel sorted independently.
 
-    Input and output: `(batch, tokens, channels)`, or maps `(batch, rows, columns, channels)`, whose
-    tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
-    tokens. Only these are sorted, and padded values become zero before the output projection.
+    Inputs, outputs and masks are those of `CSP`: only real tokens are sorted, and padded values
+    become zero before the output projection.
 
     Args:
         order: "ascend", "descend", "interleave" (the paper's sine rule over all channels),
@@ -72,9 +71,8 @@ class SliceSort(TokenMixer):
         **kwargs: Any,
     ) -> None:
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
-        self.order = check_choice("order", order, (*ORDERS, "max_exchange"))
-        self.layer_index, self.num_layers = check_layer_index(layer_index, num_layers)
-        self.head_dim = head_dim
+        check_layer_index(layer_index, num_layers)
+        self._store(locals(), order=(*ORDERS, "max_exchange"))
 
     def descending(self, channels: int) -> bool | np.ndarray:
         """Return whether to sort descending, as a bool or a bool array `(channels,)`."""

@@ -7,7 +7,6 @@ import numpy as np
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.parts.wrappers import Composite, flatten_map, make_dropout, unflatten_map
-from keras_permix.utils.checks import check_positive_or_none, check_rate
 
 
 class MixingLayer(Composite):
@@ -93,12 +92,7 @@ class TokenMixer(MixingLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.inner_dim = check_positive_or_none("inner_dim", inner_dim)
-        self.use_value_bias = use_value_bias
-        self.use_output_projection = use_output_projection
-        self.dropout = check_rate("dropout", dropout)
-        self.use_value_projection = use_value_projection
-        self.use_output_bias = use_output_bias
+        self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
         width = self._tokens_shape(input_shape)[-1]

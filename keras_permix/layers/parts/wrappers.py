@@ -12,9 +12,16 @@ from keras.dtype_policies import DTypePolicyMap
 from keras_permix._typing import Layer
 from keras_permix.ops import dense
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_flags, check_names
+from keras_permix.utils.checks import (
+    check_choice,
+    check_flags,
+    check_integer,
+    check_names,
+    check_number,
+)
 
 KERAS_ARGUMENTS = {"input_dim", "input_shape"}  # accepted by all Keras layers as keywords
+FROM_ZERO = ("layer_index", "seed")  # integers that may be 0
 
 
 def policy_of(layer: Any) -> Any:
@@ -60,13 +67,11 @@ def part_arguments(layer: type[Any]) -> set[str]:
 class Composite(keras.layers.Layer):
     """Contain other layers, and keep the shape and the mask of the input by default.
 
-    A subclass stores its arguments as attributes of the same names. The config holds them, and the
-    policies of quantized layers inside, so that quantized models can be saved, loaded and cloned. A
-    layer that is frozen before it is built freezes the layers that `build` makes.
-
-    Raises:
-        ValueError: for an unknown argument, suggesting the nearest one, or for a boolean
-            argument that is neither True nor False.
+    A subclass stores its arguments as attributes of the same names, by `_store` unless they need
+    other checks. The config holds them, and the policies of quantized layers inside, so that
+    quantized models can be saved, loaded and cloned. A layer that is frozen before it is built
+    freezes the layers that `build` makes. Unknown arguments, and booleans that are neither True nor
+    False, raise a ValueError.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -78,6 +83,23 @@ class Composite(keras.layers.Layer):
         check_names(cls.__name__, kwargs.keys() - KERAS_ARGUMENTS, parameters_of(cls))
         super().__init__(**kwargs)
         self.supports_masking = True
+
+    def _store(self, variables, **choices):
+        """Check the arguments of a constructor, and store them; `variables` are its `locals()`.
+
+        An argument in `choices` has one of these values. An `int` is positive, and a `float` is
+        positive or, if its name ends in "dropout", a rate.
+        """
+        parameters = inspect.signature(variables["__class__"].__init__).parameters
+        for name in [name for name in parameters if name not in ("self", "kwargs")]:
+            value = variables[name]
+            if name in choices:
+                check_choice(name, value, choices[name])
+            elif name in FROM_ZERO:
+                value = check_integer(name, value, least=0)
+            else:
+                value = check_number(name, value, parameters[name].annotation)
+            setattr(self, name, value)
 
     def _post_build(self):
         super()._post_build()
@@ -148,10 +170,7 @@ def assign_copy(variable, value):
 
 @keras.saving.register_keras_serializable("keras_permix")
 class Dense(keras.layers.Dense):
-    """Compute `keras.layers.Dense` by `keras_permix.ops.dense`.
-
-    Supports Keras' quantization and LoRA.
-    """
+    """Compute `keras.layers.Dense` by `keras_permix.ops.dense`."""
 
     def build(self, input_shape):
         self._dtype_policy = policy_at(self._dtype_policy, self.path)
@@ -174,7 +193,6 @@ class Embedding(keras.layers.Embedding):
 
     Keras' sparse gradients hold one row per token. Its optimizers square the rows before they add
     those of the same id, so Adam and clipping by norms would differ from the other backends.
-    Supports Keras' quantization and LoRA.
     """
 
     def call(self, inputs):
@@ -193,9 +211,7 @@ def make_dropout(rate, **kwargs):
     `Dropout` requires `training` to be a Python boolean even at rate zero, which fails with Keras'
     rematerialization on JAX.
     """
-    if rate:
-        return keras.layers.Dropout(rate, **kwargs)
-    return keras.layers.Identity(**kwargs)
+    return keras.layers.Dropout(rate, **kwargs) if rate else keras.layers.Identity(**kwargs)
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -10,6 +10,7 @@ from keras_permix.layers import (
     CSP,
     ButterflyBlock,
     CausalCSP,
+    LinearAttention,
     LocalAttention,
     SimpleAttention,
     SinkhornCSP,
@@ -91,7 +92,10 @@ def test_attention_mask_shape_error_is_one_line(shape, fused):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("make", [CausalCSP, partial(SimpleAttention, 2, causal=True)])
+@pytest.mark.parametrize(
+    "make",
+    [CausalCSP, *(partial(kind, 2, causal=True) for kind in (LinearAttention, SimpleAttention))],
+)
 def test_causal_layer_accepts_use_causal_mask(make):
     layer = make()
     alone = to_numpy(layer(X))
