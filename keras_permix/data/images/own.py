@@ -12,15 +12,11 @@ from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.files import read_parts
 from keras_permix.data.images.decode import read_image
-from keras_permix.data.images.records import RecordSource, ResizeCrop
+from keras_permix.data.images.folders import images_by_class
+from keras_permix.data.images.records import FileRecords, RecordSource, ResizeCrop
 from keras_permix.data.targets import target_reader
 from keras_permix.recipes.images import part_called
 from keras_permix.utils.tables import shown
-
-SUFFIXES = (
-    ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm",
-    ".tif", ".tiff", ".webp",
-)  # fmt: skip
 
 
 def folder_images(
@@ -74,10 +70,11 @@ def folder_images(
     """
     folder = Path(data_dir or ".") / (path or name)
     if test_fraction is None:
-        parts = [_files_by_class(folder / split) for split in _named(splits, validation)]
+        names = [*splits] if validation is None else [*splits, validation]
+        parts = [images_by_class(folder / split) for split in names]
     else:
         _check_undivided(test_fraction, splits, ("train", "test"), validation)
-        parts = _divided(_files_by_class(folder), folder, test_fraction, split_seed)
+        parts = _divided(images_by_class(folder), folder, test_fraction, split_seed)
     return _dataset(name, parts, image_size, **how)
 
 
@@ -138,39 +135,26 @@ def listed_images(
             "A list of images requires a `test` list or a `test_fraction`. "
             f"Received: test={test!r}, test_fraction={test_fraction}"
         )
-    lists = list(zip((train, test or train, train), _named(splits, validation), strict=False))
     if test is None:
         _check_undivided(test_fraction, splits, (None, None), validation)
-        lists = lists[:1]
-    rows = [_rows(name, data_dir, *listed) for listed in lists]
-    names, read, targets = None, _class_of, None
+    lists = [(train, splits[0])] if test is None else [(train, splits[0]), (test, splits[1])]
+    if validation is not None:
+        lists.append((train, validation))
+    rows = [
+        read_parts(name, {}, data_dir, train=file, test=file, splits=(split, split))[0]
+        for file, split in lists
+    ]
+    names, read = None, _class_of
     if predicts != "class":
         names, read = target_reader(rows[0], predicts, labels, separator)
-    pairs = [_pairs(part, folder / file, read) for part, (file, _) in zip(rows, lists, strict=True)]
-    if predicts != "class":  # one group of images
-        targets = dict(pair for part in pairs for pair in part)
-        pairs = [[(path, "") for path, _ in part] for part in pairs]
-    parts = list(map(_by_label, pairs))
+    parts: Any = []
+    seen: dict[str, Any] = {}
+    for (file, split), part in zip(lists, rows, strict=True):
+        where = f"{file}" if split is None else f"{file} ({split})"
+        parts.append([_listed(row, (folder / file).parent, read, where, seen) for row in part])
     if test is None:
         parts = _divided(parts[0], (folder / train).parent, test_fraction, split_seed)
-    else:
-        _check_apart(lists, parts)
-    return _dataset(name, parts, image_size, names, targets, **how)
-
-
-class FileRecords:
-    """Hold image files and labels as records for `RecordSource`."""
-
-    def __init__(self, files, channels):
-        self.files, self.channels = files, channels
-        self.labels = [label for _, label in files]
-
-    def __len__(self):
-        return len(self.files)
-
-    def __getitem__(self, index):
-        path, label = self.files[index]
-        return {"image": read_image(path, self.channels), "label": label}
+    return _dataset(name, parts, image_size, names, **how)
 
 
 def _dataset(
@@ -178,29 +162,32 @@ def _dataset(
     parts,
     image_size,
     names=None,
-    targets=None,
     channels=3,
     seed=0,
     random_crop=True,
     keep=0.875,
     skip_unreadable=False,
 ):
-    labels = sorted(parts[0])
-    for part, aim in zip(parts[1:], ("test", "validate"), strict=False) if targets is None else ():
-        check_classes(name, labels, part)
-        warn_of_missing(name, labels, part, aim, stacklevel=3)
+    """Return a data set of two or three parts, lists of pairs of a file and its class.
+
+    With `names`, the names of the targets, the pairs hold targets instead of classes.
+    """
+    if names is None:
+        labels, *others = (sorted({label for _, label in part}) for part in parts)
+        for found, aim in zip(others, ("test", "validate"), strict=False):
+            check_classes(name, labels, found)
+            warn_of_missing(name, labels, found, aim, stacklevel=3)
     parts = _readable(parts, channels, skip_unreadable)
-    labels = sorted(parts[0])
-    sources = (
-        RecordSource(
-            FileRecords(_targeted(part, labels, targets), channels),
-            ResizeCrop(image_size, cut, keep),
-            seed,
-        )
+    if names is None:
+        names = tuple(sorted({label for _, label in parts[0]}))
+        number = {label: index for index, label in enumerate(names)}
+        parts = [sorted(part, key=lambda pair: pair[1]) for part in parts]
+        parts = [[(path, number[y]) for path, y in part if y in number] for part in parts]
+    train, test, *watched = (
+        (RecordSource(FileRecords(part, channels), ResizeCrop(image_size, cut, keep), seed), None)
         for part, cut in zip(parts, (random_crop, False, False), strict=False)
     )
-    train, test, *watched = ((source, None) for source in sources)
-    return Dataset(name, train, test, names or tuple(labels), *watched)
+    return Dataset(name, train, test, names, *watched)
 
 
 def _readable(parts, channels, skip):
@@ -213,10 +200,10 @@ def _readable(parts, channels, skip):
             return str(error.__cause__ or error)
         return None
 
-    paths = list(dict.fromkeys(p for part in parts for files in part.values() for p in files))
+    paths = list(dict.fromkeys(path for part in parts for path, _ in part))
     with ThreadPoolExecutor() as threads:
         problems = dict(zip(paths, threads.map(problem, paths), strict=True))
-    wrong = [path for path in paths if problems[path]]
+    wrong = {path: why for path, why in problems.items() if why}
     if not wrong:
         return parts
     found = f"{len(wrong):,} of {len(paths):,} unreadable: {', '.join(map(str, wrong))}"
@@ -224,53 +211,10 @@ def _readable(parts, channels, skip):
         raise ValueError(
             "Images must be files that Pillow can read. Remove these files or, in training, skip "
             "them with `permix train --skip-unreadable`. "
-            f"Received: {found} (the first: {problems[wrong[0]]})"
+            f"Received: {found} (the first: {next(iter(wrong.values()))})"
         )
     warnings.warn(f"Unreadable images are skipped: {found}", stacklevel=4)
-    kept = (
-        {label: [path for path in files if not problems[path]] for label, files in part.items()}
-        for part in parts
-    )
-    return [{label: files for label, files in part.items() if files} for part in kept]
-
-
-def _targeted(files_by_class, labels, targets):
-    """Return pairs of a file and the number of its class, or its targets."""
-    pairs = [(p, n) for n, label in enumerate(labels) for p in files_by_class.get(label, ())]
-    return pairs if targets is None else [(path, targets[path]) for path, _ in pairs]
-
-
-def _files_by_class(folder):
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            "Images must be in a folder per class, inside `train/` and `test/`, or inside one "
-            "folder with `test_fraction`. The path is relative to `data_dir` (`--data-dir`) or the "
-            f"current folder. Received: no folder {folder}"
-        )
-    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not _hidden(p, folder))
-    if not classes:
-        raise ValueError(
-            "Images must be in a folder per class, with the name of the class. "
-            f"Received: {folder} without folders, with {len(images_in(folder))} images"
-        )
-    found = {path.name: images_in(path) for path in classes}
-    if empty := [str(folder / name) for name, files in found.items() if not files]:
-        raise ValueError(
-            f"The folder of a class must contain images ({', '.join(SUFFIXES)}). "
-            f"Received: none in {', '.join(empty[:8])}"
-        )
-    return found
-
-
-def images_in(folder):
-    """Return the paths of the images in a folder and its sub-folders, except hidden ones."""
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    return sorted(path for path in files if path.is_file() and not _hidden(path, folder))
-
-
-def _hidden(path, folder):
-    parts = path.relative_to(folder).parts
-    return any(part.startswith(".") or part == "__MACOSX" for part in parts)  # macOS zips
+    return [[pair for pair in part if pair[0] not in wrong] for part in parts]
 
 
 def _check_undivided(test_fraction, splits, usual, validation):
@@ -283,72 +227,39 @@ def _check_undivided(test_fraction, splits, usual, validation):
         )
 
 
-def _named(splits, validation):
-    """Return the names of the training, test and optional validation parts."""
-    return (*splits, *([] if validation is None else [validation]))
-
-
-def _rows(name, data_dir, file, split):
-    """Return the rows of a list, or of one of its parts."""
-    return read_parts(name, {}, data_dir, train=file, test=file, splits=(split, split))[0]
-
-
-def _check_apart(lists, parts):
-    """Check that no image is in two different parts."""
-    seen = {}
-    for listed, part in dict(zip(lists, parts, strict=True)).items():
-        for path in (path for files in part.values() for path in files):
-            other = seen.setdefault(os.path.normpath(path), listed)
-            if other != listed:
-                raise ValueError(
-                    "An image must be in only one part: training, testing or validation. "
-                    f"Received: {path}, in {_said(other)} and in {_said(listed)}"
-                )
-
-
-def _said(listed):
-    file, split = listed
-    return f"{file}" if split is None else f"{file} ({split})"
-
-
 def _class_of(row):
     return "" if row.get("label") is None else str(row["label"]).strip()
 
 
-def _pairs(rows, file, read):
-    """Return a pair per row: its file, and the class or the targets that `read` returns."""
-    found, labels = [], {}
-    for row in rows:
-        label = read(row)
-        if not isinstance(row.get("path"), str) or not row["path"] or not label:
-            raise ValueError(
-                "A list of images must have a header with the columns `path` and `label`, and both "
-                f"values in every row. Received: {shown(row)}"
-            )
-        path = file.parent / row["path"]
-        if not path.is_file():
-            raise FileNotFoundError(
-                "The files in a list of images must exist. Paths are relative to the list. "
-                f"Received: {path}, {shown(row)}"
-            )
-        if labels.setdefault(os.path.normpath(path), label) != label:
-            raise ValueError(
-                "An image must have only one label. "
-                f"Received: {path} with {labels[os.path.normpath(path)]!r} and {label!r} in {file}"
-            )
-        found.append((path, label))
-    return found
+def _listed(row, folder, read, where, seen):
+    """Return the file of a row, and the class or the targets that `read` returns.
+
+    `seen` holds the label and the place of each file so far, and `where` is the present place.
+    """
+    label = read(row)
+    if not isinstance(row.get("path"), str) or not row["path"] or not label:
+        raise ValueError(
+            "A list of images must have a header with the columns `path` and `label`, and both "
+            f"values in every row. Received: {shown(row)}"
+        )
+    path = folder / row["path"]
+    if not path.is_file():
+        raise FileNotFoundError(
+            "The files in a list of images must exist. Paths are relative to the list. "
+            f"Received: {path}, {shown(row)}"
+        )
+    other = seen.setdefault(os.path.normpath(path), (label, where))
+    if other != (label, where):
+        raise ValueError(
+            "An image must have only one label, and be in only one part: training, testing or "
+            f"validation. Received: {path} with {other[0]!r} in {other[1]}, and with {label!r} in "
+            f"{where}"
+        )
+    return path, label
 
 
-def _by_label(pairs):
-    found = {}
-    for path, label in pairs:
-        found.setdefault(label, []).append(path)
-    return found
-
-
-def _divided(files_by_class, folder, test_fraction, seed):
-    """Split each class by a hash of the file names."""
+def _divided(pairs, folder, test_fraction, seed):
+    """Split each class, or all images with other targets, by a hash of the file names."""
 
     def chance(path):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
@@ -358,23 +269,26 @@ def _divided(files_by_class, folder, test_fraction, seed):
         raise ValueError(
             f"`test_fraction` must be between 0 and 1. Received: test_fraction={test_fraction}"
         )
-    if all(map(part_called, files_by_class)):
+    files = {}
+    for path, label in pairs:
+        group = label if isinstance(label, str) else ""
+        files.setdefault(group, set()).add(os.path.normpath(path))
+    if all(map(part_called, files)):
         raise ValueError(
             "`test_fraction` must be None if folders or labels are named like parts. "
-            f"Received: test_fraction={test_fraction}, {sorted(files_by_class)}"
+            f"Received: test_fraction={test_fraction}, {sorted(files)}"
         )
-    train, test = {}, {}
-    for label, files in sorted(files_by_class.items()):
-        different = sorted({Path(os.path.normpath(path)) for path in files}, key=chance)
+    chosen = set()
+    for label, different in sorted(files.items()):
         count = round(test_fraction * len(different))
         if not 0 < count < len(different):
             raise ValueError(
                 "`test_fraction` must leave at least one image per class for training and testing. "
                 f"Received: test_fraction={test_fraction}, {len(different)} images of {label!r}"
             )
-        chosen = set(different[:count])
-        test[label], train[label] = (
-            [path for path in files if (Path(os.path.normpath(path)) in chosen) is wanted]
-            for wanted in (True, False)
-        )
+        chosen.update(sorted(different, key=chance)[:count])
+    train, test = (
+        [pair for pair in pairs if (os.path.normpath(pair[0]) in chosen) is wanted]
+        for wanted in (False, True)
+    )
     return train, test

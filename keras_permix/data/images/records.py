@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from keras_permix.data.dataset import Source, as_targets
+from keras_permix.data.images.decode import read_image
 
 # Separates the random numbers of crops from those of order and augmentation, for the same seed.
 STREAM = 2
@@ -69,6 +70,21 @@ class RecordSource(Source):
         if self.transform is not None:
             images = [self.transform(image, rng) for image in images]
         return np.stack(images), as_targets([record["label"] for record in records])
+
+
+class FileRecords:
+    """Hold image files and labels as records for `RecordSource`."""
+
+    def __init__(self, files, channels):
+        self.files, self.channels = files, channels
+        self.labels = [label for _, label in files]
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        path, label = self.files[index]
+        return {"image": read_image(path, self.channels), "label": label}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.cached import cached_arrays, draw_rounds
 from keras_permix.data.dataset import Dataset, split_source
-from keras_permix.data.images.own import FileRecords
-from keras_permix.data.images.records import RecordSource
+from keras_permix.data.images.records import FileRecords, RecordSource
 from keras_permix.data.lra.pathfinder_paths import Rules, draw_paths, draw_pixels
 
 PATHFINDER_LABELS = ("two paths", "one path")
