@@ -81,17 +81,14 @@ def load_texts(
     """
     if not isinstance(fields, list | tuple) or not fields:
         raise ValueError(f"`fields` must be a list of names. Received: fields={fields!r}")
-    parts = read_parts(name, FILES, data_dir, **files)
-    if files:
-        for rows in parts:
-            _check_columns(rows[0], fields, labels or ("label",))
-    for row in (row for rows in parts for row in rows):
+    rows, tests = read_parts(name, FILES, data_dir, **files)
+    for row in (*rows, *tests):
         _check_row(row, fields, predicts == "class")
     if predicts == "class":
-        names, read = _class_reader(name, parts, custom=bool(files))
+        known = None if files else LABELS.get(name)
+        names, read = _class_reader(name, [*rows, *tests], known)
     else:
-        names, read = target_reader(parts[0], predicts, labels, separator)
-    rows, tests = parts
+        names, read = target_reader(rows, predicts, labels, separator)
     rows, held = _held_out(rows, validation, split_seed)
     if predicts == "class":
         classes = [{names[read(row)] for row in part} for part in (rows, tests)]
@@ -106,13 +103,26 @@ def load_texts(
     return Dataset(name, train, test, names, watched if held else None)
 
 
-def _class_reader(name, parts, custom):
-    """Return the names of the classes, and a function from a row to the number of its class."""
-    given = [str(row["label"]).strip() for rows in parts for row in rows]
-    labels = (None if custom else LABELS.get(name)) or _label_names(given)
-    by_name = {label: number for number, label in enumerate(labels)}
-    numbers = {**_numbers(len(labels), given), **by_name}  # "1" may be a name of another number.
-    if unknown := sorted(set(given) - set(numbers)):
+def _class_reader(name, rows, labels):
+    """Return the names of the classes, and a function from a row to the number of its class.
+
+    `labels` are the names of a known set. The classes of other sets are the numbers up to the
+    largest label, or the sorted labels.
+    """
+    given = {str(row["label"]).strip() for row in rows}
+    decimals = {label: int(label) for label in given if label.isdecimal()}
+    if labels is None and len(decimals) == len(given):
+        largest = max(decimals.values())
+        if largest >= max(len(rows), MANY):
+            raise ValueError(
+                "Numeric classes must be numbered from 0, and other ids must contain a letter. "
+                f"Received: a label of {largest} among {len(rows)} texts"
+            )
+        labels = tuple(map(str, range(largest + 1)))
+    labels = labels or tuple(sorted(given))
+    numbers = {label: number for label, number in decimals.items() if number < len(labels)}
+    numbers |= {label: number for number, label in enumerate(labels)}  # "1" may be another name
+    if unknown := sorted(given - set(numbers)):
         raise ValueError(
             f"A label of {name} must be one of {', '.join(labels)}, or its number. "
             f"Received: {unknown[:10]}"
@@ -138,47 +148,27 @@ def _source(rows, read, fields, max_sequence_length, encode, pad_to):
     return TextSource(texts, list(map(read, rows)), max_sequence_length, encode, pad_to)
 
 
-def _label_names(given):
-    """Return the names of the classes: the numbers up to the largest, or the sorted names."""
-    if all(label.isdecimal() for label in given):
-        largest = max(map(int, given))
-        if largest >= max(len(given), MANY):
-            raise ValueError(
-                "Numeric classes must be numbered from 0, and other ids must contain a letter. "
-                f"Received: a label of {largest} among {len(given)} texts"
-            )
-        return tuple(str(number) for number in range(largest + 1))
-    return tuple(sorted(set(given)))
-
-
-def _numbers(count, given):
-    """Map numeric labels to their class numbers."""
-    return {label: int(label) for label in set(given) if label.isdecimal() and int(label) < count}
-
-
 def _read_news(path):
-    """Read AG News from its archive: class, title and description, without a header."""
-    return [_news(row) for row in read_rows(path, ("class", "title", "description"))]
-
-
-def _news(row):
-    """Return text and label of a row of AG News, where a backslash is a line break."""
-    values = list(row.values())
-    if values[0] not in {"1", "2", "3", "4"} or None in values:
-        raise ValueError(
-            "A row of AG News must be a class from 1 to 4, a title and a description. "
-            f"Received: {str(row)[:200]}"
-        )
-    text = " ".join(values[1:]).replace("\\n", " ").replace("\\", " ")
-    return {"text": text, "label": TOPICS[int(values[0]) - 1]}
+    """Read AG News from its archive, where a backslash is a line break; it has no header."""
+    rows = read_rows(path, ("class", "title", "description"))
+    for row in rows:
+        if row["class"] not in {"1", "2", "3", "4"} or None in row.values():
+            raise ValueError(
+                "A row of AG News must be a class from 1 to 4, a title and a description. "
+                f"Received: {shown(row)}"
+            )
+        text = f"{row['title']} {row['description']}"
+        row["text"] = text.replace("\\n", " ").replace("\\", " ")
+        row["label"] = TOPICS[int(row["class"]) - 1]
+    return rows
 
 
 def _read_glue(path):
     """Read SST-2 from GLUE: "sentence", which ends in a blank, and "label"."""
-    return [
-        {**row, "text": row["sentence"].strip()} if "sentence" in row else row
-        for row in read_rows(path)
-    ]
+    rows = read_rows(path)
+    for row in rows:
+        row["text"] = row.get("sentence", "").strip()
+    return rows
 
 
 def _read_reviews(folder):
@@ -217,21 +207,6 @@ def _check_row(row, fields, is_class):
     if not valid or is_class and (label is None or not str(label).strip()):
         raise ValueError(
             f"Every row must have a text in the columns {list(fields)} and a `label`. They must "
-            f"not be blank or contain lone surrogates. Received: {shown(row)}"
+            "not be blank or contain lone surrogates. The first line of a table names its columns. "
+            f"For other texts, set `fields` in the recipe's `data`. Received: {shown(row)}"
         )
-
-
-def _check_columns(row, fields, labels):
-    """Check the names of a file's columns by its first row, and suggest what to change."""
-    missing = [name for name in (*fields, *labels) if name not in row]
-    if not missing:
-        return
-    others = [name for name in row if name not in labels]
-    if set(labels) & set(missing):
-        hint = "The first line of a file must name its columns, such as `text,label`."
-    else:
-        hint = f"For other columns, set `fields` in the recipe's `data`, such as {others[:1]}."
-    raise ValueError(
-        f"A file of texts must have the columns {', '.join((*fields, *labels))}. {hint} "
-        f"Received: {', '.join(map(repr, row))} in {getattr(row, 'path', 'the file')}"
-    )
