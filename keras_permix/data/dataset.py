@@ -20,7 +20,7 @@ class Dataset:
     Args:
         name: Str, name of the set.
         train: Tuple `(inputs, targets)`, the arguments of `Pipeline`. A source with custom targets
-            is given as `(source, None)`.
+            is given as `(source, None)`; `source[start:stop]` and `source[indices]` select samples.
         test: Tuple like `train`, for testing.
         labels: Tuple of str, names of the classes, labels or regression targets.
         validation: Tuple like `train`, for model selection. `None`: training reports scores on

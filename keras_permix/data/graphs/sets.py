@@ -40,8 +40,6 @@ TARGETS = {
 class GraphSource(Source):
     """Pad graphs with targets batch by batch, for `Pipeline`.
 
-    `source[start:stop]` and `source[indices]` return a source with some of the graphs.
-
     Args:
         graphs: List, or `FlatGraphs`, of pairs of int arrays, the `nodes` and `edges` of
             `preprocess_graph`.

@@ -20,8 +20,6 @@ Transform: TypeAlias = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 class RecordSource(Source):
     """Read labeled images batch by batch, for `Pipeline`.
 
-    `source[start:stop]` and `source[indices]` return a source with some of the records.
-
     Args:
         records: Sequence of dicts with `"image"`, a uint8 array `(height, width, channels)`, and
             `"label"`, an int or a tuple of floats. It may have an attribute `labels`, a list of all

@@ -15,14 +15,14 @@ GROUPS = 16  # of texts of similar length
 class SequenceSource(Source):
     """Pad labeled sequences to the shortest of several lengths; base class of two sources.
 
-    Args:
-        labels: Int array `(sequences,)`, or float array `(sequences, targets)`.
-        max_sequence_length: Int, tokens of a padded sequence.
-        pad_to: Ascending lengths below `max_sequence_length`.
+    `lengths` are those of the sequences, in tokens or characters.
     """
 
-    def __init__(self, labels: Any, max_sequence_length: int, pad_to: Sequence[int]) -> None:
+    def __init__(
+        self, labels: Any, lengths: Any, max_sequence_length: int, pad_to: Sequence[int]
+    ) -> None:
         super().__init__(len(labels), labels)
+        self._lengths = np.asarray(lengths, "int64")
         integers = isinstance(pad_to, list | tuple) and all(isinstance(n, int) for n in pad_to)
         lengths = (*pad_to, max_sequence_length) if integers else (0,)
         if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
@@ -43,17 +43,13 @@ class SequenceSource(Source):
         """Return the order of an epoch: int array, in which a batch has similar lengths."""
         if len(self.pad_to) == 1:
             return rng.permutation(len(self))
-        ranks = np.argsort(np.argsort(self._sizes(), kind="stable"))
+        ranks = np.argsort(np.argsort(self._lengths[self.chosen], kind="stable"))
         order = rng.permutation(len(ranks))
         order = order[np.argsort(ranks[order] * GROUPS // len(ranks), kind="stable")]
         order = np.roll(order, rng.integers(len(order)))  # vary the lengths in the last batch
         full = len(order) - len(order) % batch_size
         batches = rng.permutation(order[:full].reshape(-1, batch_size))
         return np.concatenate([batches.reshape(-1), order[full:]])
-
-    def _sizes(self):
-        """Return a measure of each sequence that grows with its length."""
-        raise NotImplementedError
 
     def _trimmed(self, inputs):
         """Trim padded arrays `(batch, tokens)` to the shortest length that keeps all tokens."""
@@ -66,8 +62,6 @@ class SequenceSource(Source):
 
 class TextSource(SequenceSource):
     """Encode labeled texts batch by batch, for `Pipeline`.
-
-    `source[start:stop]` and `source[indices]` return a source with some of the texts.
 
     Args:
         texts: List of str, or of tuples of str for pairs.
@@ -99,7 +93,7 @@ class TextSource(SequenceSource):
         encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
         pad_to: Sequence[int] = (),
     ) -> None:
-        super().__init__(labels, max_sequence_length, pad_to)
+        super().__init__(labels, list(map(len, texts)), max_sequence_length, pad_to)
         self._texts: Any = texts
         self.encode = encode
         if pad_to and any(isinstance(text, tuple) for text in texts[:1]):
@@ -118,14 +112,9 @@ class TextSource(SequenceSource):
         inputs = self.encode([self._texts[i] for i in chosen], self.max_sequence_length)
         return self._trimmed(inputs), self._targets[chosen]
 
-    def _sizes(self):
-        return [len(text) for text in self.texts]
-
 
 class TokenSource(SequenceSource):
     """Pad labeled sequences of token ids batch by batch, for `Pipeline`.
-
-    `source[start:stop]` and `source[indices]` return a source with some of the sequences.
 
     Args:
         tokens: Integer array `(tokens,)`, all sequences concatenated.
@@ -154,8 +143,8 @@ class TokenSource(SequenceSource):
         max_sequence_length: int,
         pad_to: Sequence[int] = (),
     ) -> None:
-        super().__init__(labels, max_sequence_length, pad_to)
-        self._tokens, self._lengths = np.asarray(tokens), np.asarray(lengths, "int64")
+        super().__init__(labels, lengths, max_sequence_length, pad_to)
+        self._tokens = np.asarray(tokens)
         if self._lengths.sum() != len(self._tokens) or len(self._lengths) != len(self):
             raise ValueError(
                 "`lengths` must sum to the number of `tokens`, and have one value per label. "
@@ -183,6 +172,3 @@ class TokenSource(SequenceSource):
         tokens = np.zeros(mask.shape, "int32")
         tokens[mask] = self._tokens[(self._starts[chosen, None] + columns)[mask]]
         return self._trimmed({"tokens": tokens, "mask": mask}), self._targets[chosen]
-
-    def _sizes(self):
-        return self.lengths

@@ -113,12 +113,10 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
     made = library.Tokenizer(library.models.BPE(unk_token="[UNK]"))
     made.normalizer = library.normalizers.BertNormalizer()
     made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-    made.train_from_iterator(
-        texts,
-        library.trainers.BpeTrainer(
-            vocab_size=vocabulary_size, special_tokens=["[PAD]", "[UNK]"], show_progress=False
-        ),
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=vocabulary_size, special_tokens=["[PAD]", "[UNK]"], show_progress=False
     )
+    made.train_from_iterator(texts, trainer)
     if made.get_vocab_size() > vocabulary_size:
         raise ValueError(
             "`vocabulary_size` must be at least the number of different characters of `texts`, "
@@ -137,19 +135,8 @@ def wordpiece_tokenizer(
 ) -> str:
     """Return the content of a `tokenizer.json` for BERT's WordPiece.
 
-    Args:
-        words: List of str, the vocabulary in the order of the ids.
-        lowercase: Bool, whether to convert texts to lower case. Default: `True`.
-        strip_accents: Bool, whether to remove accents. Default: `None`, as `lowercase`.
-        split_chinese: Bool, whether each Chinese character is a word. Default: `True`.
-        **special: Names of special words that differ from "[UNK]" etc.: `unk_token`, `cls_token`,
-            `sep_token`, `pad_token`, `mask_token`.
-
-    Raises:
-        ImportError: If the package `tokenizers` is not installed.
-        ValueError: If `words` lacks the unknown, class or separator word.
-
-    Reference: Devlin et al., "BERT", 2018.
+    `words` are in the order of their ids. Accents are stripped by default if texts are converted to
+    lower case. `special` names words that differ from "[UNK]" etc., such as `unk_token`.
     """
     needed = [special.get(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep")]
     if missing := [word for word in needed if word not in words]:
@@ -170,14 +157,8 @@ def wordpiece_tokenizer(
 def with_added_tokens(tokenizer: str, tokens: Iterable[dict[str, Any]]) -> str:
     """Add tokens to the content of a `tokenizer.json`, or mark words of its vocabulary as added.
 
-    Args:
-        tokenizer: Str, content of the file.
-        tokens: Iterable of dicts with "content" and optionally "id" (the id that the token must
-            get), "special", "normalized", "single_word", "lstrip" and "rstrip".
-
-    Raises:
-        ImportError: If the package `tokenizers` is not installed.
-        ValueError: If a token gets another id.
+    A token is a dict with "content", and optionally the `ADDED` options and the "id" that it must
+    get.
     """
     made = _parse(tokenizer)
     for token in tokens:
@@ -194,11 +175,7 @@ def with_added_tokens(tokenizer: str, tokens: Iterable[dict[str, Any]]) -> str:
 
 
 def tokenizer_text(tokenizer: StrPath | None) -> str | None:
-    """Return the content of a `tokenizer.json`, given as content or path; `None` for `None`.
-
-    Raises:
-        ValueError: If the file cannot be read or is not a `tokenizer.json`.
-    """
+    """Return the content of a `tokenizer.json`, given as content or path; `None` for `None`."""
     if tokenizer is None:
         return None
     text = str(tokenizer)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -53,17 +54,16 @@ def pad_tokens(samples: Sequence[Any], max_sequence_length: int) -> dict[str, np
     >>> pad_tokens([[5, 6], [7]], max_sequence_length=3)["tokens"].tolist()
     [[5, 6, 0], [7, 0, 0]]
     """
-    every = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
-    tokens = np.zeros((len(every), len(every[0]), max_sequence_length), "int32")
-    mask = np.zeros(tokens.shape, bool)
-    for index, parts in enumerate(every):
-        for number, part in enumerate(parts):
-            part = part[:max_sequence_length]
-            tokens[index, number, : len(part)] = part
-            mask[index, number, : len(part)] = True
-    if isinstance(samples[0], tuple):
-        return {"tokens": tokens, "mask": mask}
-    return {"tokens": tokens[:, 0], "mask": mask[:, 0]}
+    pairs = isinstance(samples[0], tuple)
+    parts = [part for sample in samples for part in sample] if pairs else samples
+    tokens = keras.utils.pad_sequences(
+        parts, max_sequence_length, padding="post", truncating="post"
+    )
+    mask = np.arange(max_sequence_length) < np.array([[len(part)] for part in parts])
+    if pairs:
+        shape = (len(samples), -1, max_sequence_length)
+        return {"tokens": tokens.reshape(shape), "mask": mask.reshape(shape)}
+    return {"tokens": tokens, "mask": mask}
 
 
 def encode_texts(
