@@ -179,7 +179,6 @@ def load_pathfinder(
             f"Received: {folder} without metadata"
         )
     files = [file for text in texts for file in _listed(text, folder)]
-    files = [(image, label) for image, label in files if image.stat().st_size]
     if len(files) < 3:
         raise ValueError(
             "The folder must contain at least three images, for three parts. "
@@ -193,11 +192,8 @@ def load_pathfinder(
 
 
 def _listed(text, folder):
-    """Yield the images of a text of metadata, and their classes."""
-    try:
-        lines = text.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"Metadata must be text in UTF-8. Received: {text} ({error})") from error
+    """Yield the images of a text of metadata that are not empty, and their classes."""
+    lines = text.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
         words = line.split()
         if len(words) < 4 or words[3] not in ("0", "1"):
@@ -206,9 +202,8 @@ def _listed(text, folder):
                 f"Received: {line[:100]!r}, line {number} of {text}"
             )
         image = folder / words[0] / words[1]
-        if not image.is_file():
-            raise FileNotFoundError(f"The image file must exist. Received: {image}")
-        yield image, int(words[3])
+        if image.stat().st_size:
+            yield image, int(words[3])
 
 
 def _make(total: int, seed: int, rules: Rules) -> dict[str, np.ndarray]:

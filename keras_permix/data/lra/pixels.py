@@ -10,14 +10,7 @@ LUMINANCE = np.array([0.2989, 0.587, 0.114], "float32")  # of red, green and blu
 
 
 def gray(images: np.ndarray) -> np.ndarray:
-    """Convert RGB to grayscale.
-
-    Args:
-        images: Array of uint8 `(…, 3)`, 0–255.
-
-    Returns:
-        uint8 `(…, 1)`, 0–255, rounded as in TensorFlow's `rgb_to_grayscale`.
-    """
+    """Convert uint8 RGB to grayscale `(…, 1)`, rounded as in TensorFlow's `rgb_to_grayscale`."""
     scaled = (images.astype("float32") / 255) @ LUMINANCE
     return (scaled * 255.5).astype("uint8")[..., None]
 

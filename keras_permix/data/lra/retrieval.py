@@ -6,11 +6,13 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import find_layout, read_file
+from keras_permix.data.files import find_layout, read_rows
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts
+from keras_permix.utils.tables import shown
 
 FILES = ("new_aan_pairs.train.tsv", "new_aan_pairs.eval.tsv", "new_aan_pairs.test.tsv")
+COLUMNS = ("class", "id", "id2", "text", "text2")
 CLASSES = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
 RETRIEVAL_LABELS = ("unrelated", "cited")
 
@@ -63,22 +65,13 @@ def load_retrieval(
 
 def _read(path):
     """Return the pairs of texts of a file, and their classes."""
-    try:
-        text = read_file(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"A file of pairs must be in UTF-8. Received: {path} ({error})") from error
-    pairs, classes = [], []
-    for number, line in enumerate(text.split("\n"), start=1):
-        values = line.removesuffix("\r").split("\t")
-        if values == [""]:
-            continue
-        if len(values) != 5 or values[0] not in CLASSES:
+    rows = read_rows(path, COLUMNS)
+    if not rows:
+        raise ValueError(f"A file of pairs must not be empty. Received: {path} without lines")
+    for row in rows:
+        if len(row) < len(COLUMNS) or row["class"] not in CLASSES:
             raise ValueError(
                 "A line must have a class of 0 or 1, two ids and two texts, separated by tabs. "
-                f"Received: {line[:100]!r}, line {number} of {path}"
+                f"Received: {shown(row)}"
             )
-        pairs.append((values[3], values[4]))
-        classes.append(CLASSES[values[0]])
-    if not pairs:
-        raise ValueError(f"A file of pairs must not be empty. Received: {path} without lines")
-    return pairs, classes
+    return [(row["text"], row["text2"]) for row in rows], [CLASSES[row["class"]] for row in rows]
