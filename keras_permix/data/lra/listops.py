@@ -14,6 +14,7 @@ from keras_permix.data.dataset import Dataset, split_source
 from keras_permix.data.files import find_layout, read_rows
 from keras_permix.data.lra.listops_trees import draw_listops
 from keras_permix.data.text.sources import TokenSource
+from keras_permix.utils.tables import shown
 
 # The index of a token is its id; 0 is padding.
 LISTOPS_VOCABULARY = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
@@ -146,7 +147,7 @@ def generated_listops(
         "max_arguments": max_arguments,
         "nesting": nesting,
     }
-    _check_numbers(counts, max_sequence_length, seed, **rules)
+    _check_numbers(counts, max_sequence_length, seed, rules)
     total = sum(counts)
     parameters = {"version": 1, "sequences": total, "seed": seed, **rules}
     content = json.dumps(parameters, sort_keys=True).encode()
@@ -193,8 +194,7 @@ def load_listops(
     """
     folder, _ = find_layout(data_dir, [FILES])
     parts = [_read(folder / name) for name in FILES]
-    rows = [tokens for part in parts for tokens, _ in part]
-    answers = [answer for part in parts for _, answer in part]
+    rows, answers = zip(*(pair for part in parts for pair in part), strict=True)
     lengths = [len(tokens) for tokens in rows]
     if max(lengths) > max_sequence_length:
         raise ValueError(
@@ -212,28 +212,24 @@ def _read(path):
     if not rows:
         raise ValueError(f"A file of ListOps must not be empty. Received: {path} without rows")
     found = []
-    for number, row in enumerate(rows, start=2):  # below the header
+    for row in rows:
         try:
             answer = DIGITS.index(str(row.get("Target")).strip())
             found.append((encode_listops(row.get("Source") or ""), answer))
         except ValueError as error:
             raise ValueError(
                 'A row of ListOps must have a "Source" of tokens and a "Target" from 0 to 9. '
-                f"Received: {str(row)[:100]} in line {number} of {path} ({error})"
+                f"Received: {shown(row)} ({error})"
             ) from error
     return found
 
 
 def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]:
     """Generate the first `total` different sequences of a seed."""
-    rows, answers = [], []
-    for row, answer in itertools.islice(_different(seed, rules), total):
-        rows.append(row)
-        answers.append(answer)
-    lengths = np.array([len(row) for row in rows])
+    rows, answers = zip(*itertools.islice(_different(seed, rules), total), strict=True)
     return {
         "tokens": np.concatenate(rows),
-        "lengths": lengths.astype("int32"),
+        "lengths": np.array([len(row) for row in rows], "int32"),
         "answers": np.array(answers, "uint8"),
     }
 
@@ -261,21 +257,20 @@ def _different(seed: int, rules: dict[str, Any]) -> Iterator[tuple[np.ndarray, i
             )
 
 
-def _check_numbers(counts, max_sequence_length, seed, **rules):
-    if min(counts) < 1 or seed < 0:
+def _check_numbers(counts, max_sequence_length, seed, rules):
+    holds = {
+        "`train`, `validation` and `test` must be positive, and `seed` 0 or more": (
+            min(counts) >= 1 and seed >= 0
+        ),
+        "Lengths must be 4 ≤ `min_tokens` ≤ `max_tokens` ≤ `max_sequence_length`": (
+            4 <= rules["min_tokens"] <= rules["max_tokens"] <= max_sequence_length
+        ),
+        "`max_depth` must be 2 or more, and `max_arguments` from 2 to 100": (
+            rules["max_depth"] >= 2 and 2 <= rules["max_arguments"] <= 100
+        ),
+        "`nesting` must be from 0 to 1": 0 <= rules["nesting"] <= 1,
+    }
+    if broken := [rule for rule, is_kept in holds.items() if not is_kept]:
         raise ValueError(
-            "`train`, `validation` and `test` must be positive, and `seed` 0 or more. "
-            f"Received: {counts}, seed={seed}"
+            f"{'. '.join(broken)}. Received: {counts}, seed={seed}, {max_sequence_length=}, {rules}"
         )
-    if not 4 <= rules["min_tokens"] <= rules["max_tokens"] <= max_sequence_length:
-        raise ValueError(
-            "Lengths must be 4 ≤ `min_tokens` ≤ `max_tokens` ≤ `max_sequence_length`. "
-            f"Received: {rules['min_tokens']}, {rules['max_tokens']}, {max_sequence_length}"
-        )
-    if rules["max_depth"] < 2 or not 2 <= rules["max_arguments"] <= 100:
-        raise ValueError(
-            "`max_depth` must be 2 or more, and `max_arguments` from 2 to 100. "
-            f"Received: {rules['max_depth']}, {rules['max_arguments']}"
-        )
-    if not 0 <= rules["nesting"] <= 1:
-        raise ValueError(f"`nesting` must be from 0 to 1. Received: {rules['nesting']}")

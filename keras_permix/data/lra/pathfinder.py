@@ -234,27 +234,21 @@ def _draw(rng, pictures, rules):
 
 
 def _check_numbers(counts, seed, rules):
-    if min(counts) < 1 or seed < 0:
-        raise ValueError(
-            "`train`, `validation` and `test` must be positive, and `seed` 0 or more. "
-            f"Received: {counts}, seed={seed}"
-        )
-    if rules.image_size < 16 or rules.contour_length < 2 or rules.distractors < 0:
-        raise ValueError(
-            "`image_size` must be 16 or more, `contour_length` 2 or more, `distractors` 0 or more. "
-            f"Received: {rules.image_size}, {rules.contour_length}, {rules.distractors}"
-        )
-    if not 1 <= rules.distractor_length <= rules.contour_length:
-        raise ValueError(
-            "`distractor_length` must be from 1 to `contour_length`. "
-            f"Received: {rules.distractor_length}, contour_length={rules.contour_length}"
-        )
-    sizes = (rules.dash_length, rules.dash_thickness, rules.dot_radius, rules.seed_distance)
-    if min(sizes) <= 0 or not rules.gaps or min(rules.gaps) < 0 or rules.bend < 0:
-        raise ValueError(
-            "Lengths must be positive, and `gap` and `bend` 0 or more. "
-            f"Received: dash_length, dash_thickness, dot_radius, seed_distance = {sizes}, "
-            f"gap={rules.gaps}, bend={rules.bend}"
-        )
-    if not 0 < rules.contrast <= 1:
-        raise ValueError(f"`contrast` must be above 0 and at most 1. Received: {rules.contrast}")
+    lengths = (rules.dash_length, rules.dash_thickness, rules.dot_radius, rules.seed_distance)
+    holds = {
+        "`train`, `validation` and `test` must be positive, and `seed` 0 or more": (
+            min(counts) >= 1 and seed >= 0
+        ),
+        "`image_size` must be 16 or more, `contour_length` 2 or more, `distractors` 0 or more": (
+            rules.image_size >= 16 and rules.contour_length >= 2 and rules.distractors >= 0
+        ),
+        "`distractor_length` must be from 1 to `contour_length`": (
+            1 <= rules.distractor_length <= rules.contour_length
+        ),
+        "Lengths must be positive, and `gap` and `bend` 0 or more": (
+            min(lengths) > 0 and min(rules.gaps, default=-1) >= 0 and rules.bend >= 0
+        ),
+        "`contrast` must be above 0 and at most 1": 0 < rules.contrast <= 1,
+    }
+    if broken := [rule for rule, is_kept in holds.items() if not is_kept]:
+        raise ValueError(f"{'. '.join(broken)}. Received: {counts}, seed={seed}, {rules}")

@@ -172,9 +172,9 @@ GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
     [
         (
             "Source\tTarget\n[FIRST 1 2 ]\t1\n",
-            r"line 2 of .*\(A ListOps sequence must consist of the tokens .*'\[FIRST'",
+            r"basic_val.tsv, line 2 \(A ListOps sequence must consist of the tokens .*'\[FIRST'",
         ),
-        (GOOD + "[MIN 1 2 ]\t10\n", '"Target" from 0 to 9.*line 3 of .*basic_val.tsv'),
+        (GOOD + "[MIN 1 2 ]\t10\n", '"Target" from 0 to 9.*basic_val.tsv, line 3'),
         (GOOD + "[MIN 1 2 ]\n", '"Target" from 0 to 9'),
         (GOOD + "\t3\n", '"Source" of tokens'),
         ("Source\tTarget\n", "must not be empty"),
@@ -206,8 +206,8 @@ def test_missing_files_and_long_sequences_raise(tmp_path, monkeypatch):
         (dict(train=0), "must be positive.*0, 20, 20"),
         (dict(seed=-1), "`seed` 0 or more"),
         (dict(min_tokens=3), "4 ≤ `min_tokens`"),
-        (dict(min_tokens=41), "Received: 41, 40, 64"),
-        (dict(max_tokens=65), "Received: 10, 65, 64"),
+        (dict(min_tokens=41), "Received: .*'min_tokens': 41, 'max_tokens': 40"),
+        (dict(max_tokens=65), "Received: .*max_sequence_length=64, .*'max_tokens': 65"),
         (dict(max_depth=1), "`max_depth` must be 2"),
         (dict(max_arguments=1), "`max_arguments` from 2 to 100"),
         (dict(nesting=1.5), "`nesting` must be from 0 to 1"),
