@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,31 +10,29 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_permix.utils.files import cache_folder, replacing_folder, sha256_of, write_text
+from keras_permix.utils.files import (
+    cache_folder,
+    replacing_file,
+    replacing_folder,
+    sha256_of,
+    write_text,
+)
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 MANY = 10_000  # samples; smaller sets are not cached
-LIST = "arrays.json"  # file sizes of the arrays, written last
+LIST = "arrays.json"  # the names of the files
 ROUND = 8  # draws per list
 
 
 def cached_arrays(
     name: str, content: bytes, make: Callable[[], Arrays], count: int = MANY
 ) -> Arrays:
-    """Return arrays from the cache, or make and cache them.
+    """Return arrays from the cache, memory-mapped and read-only, or make and cache them.
 
-    Each array is a `.npy` file in `data/NAME-CHECKSUM/` of `cache_folder()`. The folder is written
-    atomically and can be deleted at any time. If it cannot be written, the arrays are made on every
-    call, with a warning.
-
-    Args:
-        name: Str, name of the set.
-        content: Bytes that determine the arrays; their checksum is the key of the cache.
-        make: Function without arguments that returns a dict of arrays.
-        count: Int, number of samples. Sets of fewer than 10,000 are not cached.
-
-    Returns:
-        A dict of arrays; cached ones are memory-mapped and read-only.
+    Each array is a `.npy` file in `data/NAME-CHECKSUM/` of `cache_folder()`, with the checksum of
+    `content`, the bytes that determine the arrays. The folder is written atomically and can be
+    deleted at any time. If it cannot be written, the arrays are made on every call, with a warning.
+    Sets of fewer than 10,000 samples (`count`) are not cached.
 
     Example:
 
@@ -54,18 +51,15 @@ def cached_arrays(
     try:
         with replacing_folder(folder) as partial:
             for key, array in arrays.items():
-                with open(partial / f"{key}.npy", "wb") as file:
+                with replacing_file(partial / f"{key}.npy") as file:
                     np.save(file, array, allow_pickle=False)
-                    file.flush()
-                    os.fsync(file.fileno())
-            write_text(partial / LIST, json.dumps(_sizes(partial)))
+            write_text(partial / LIST, json.dumps([f"{key}.npy" for key in arrays]))
     except OSError as error:
         warnings.warn(
             f"{name} is not cached: {folder} cannot be written ({error}). Set `KERAS_HOME` to "
             "cache it in another folder.",
             stacklevel=2,
         )
-        return arrays
     return _read(folder) or arrays
 
 
@@ -74,10 +68,6 @@ def draw_rounds(draw: Callable[[np.random.Generator], Any], seed: int) -> Iterat
 
     Each draw gets a generator seeded by `seed` and the index of the draw. Draws run in threads,
     since NumPy releases Python's global lock while it works on large arrays.
-
-    Args:
-        draw: Function of a `numpy.random.Generator`.
-        seed: Int ≥ 0.
     """
     with ThreadPoolExecutor(ROUND) as pool:
         for start in itertools.count(0, ROUND):
@@ -86,17 +76,12 @@ def draw_rounds(draw: Callable[[np.random.Generator], Any], seed: int) -> Iterat
 
 
 def _read(folder: Path) -> Arrays | None:
-    """Read the arrays of a folder; return `None` if they are missing or damaged."""
+    """Read the arrays of a folder; return `None` if one is missing or truncated."""
     try:
-        if json.loads((folder / LIST).read_text(encoding="utf-8")) != _sizes(folder):
-            return None
+        names = json.loads((folder / LIST).read_text(encoding="utf-8"))
         return {
-            path.stem: np.load(path, mmap_mode="r", allow_pickle=False)
-            for path in sorted(folder.glob("*.npy"))
+            name.removesuffix(".npy"): np.load(folder / name, mmap_mode="r", allow_pickle=False)
+            for name in names
         }
     except (OSError, ValueError, EOFError):
         return None
-
-
-def _sizes(folder: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))}

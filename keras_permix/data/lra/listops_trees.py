@@ -31,18 +31,10 @@ def draw_listops(
     max_arguments: int,
     nesting: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw trees, and keep those of `min_tokens` to `max_tokens` tokens.
+    """Draw `trees` trees, and keep those of `min_tokens` to `max_tokens` tokens.
 
-    Args:
-        rng: A `numpy.random.Generator`.
-        trees: Int, number of trees to draw.
-        min_tokens, max_tokens: Int, range of lengths, both included, from 4.
-        max_depth: Int, depth of the deepest digits; the root is at depth 1.
-        max_arguments: Int. Operators have 2 to this number of arguments, all equally likely.
-        nesting: Float, probability that an argument is an operator.
-
-    Returns:
-        The tokens of all sequences, concatenated, uint8; their lengths; their results, uint8.
+    The other arguments are those of `generated_listops`. The results are the tokens of all
+    sequences, concatenated, uint8; their lengths; and their results, uint8.
     """
     depths, tokens = _grow(rng, trees, max_tokens, max_depth, max_arguments, nesting)
     kept = (min_tokens <= tokens) & (tokens <= max_tokens)
