@@ -48,11 +48,7 @@ class Source:
 
     `source[start:stop]` and `source[indices]` return a source with some of the samples. Subclasses
     define `read(indices, epoch=0, index=0)`, and read sample `self.chosen[i]` for index `i`.
-
-    Args:
-        count: Int, number of samples.
-        targets: Array `(count, …)`, or `None` if targets are stored in the samples. Integers are
-            stored as int32, other numbers as float32.
+    `targets` is an array `(count, …)`, or `None` if targets are stored in the samples.
     """
 
     def __init__(self, count: int, targets: Any = None) -> None:
@@ -85,17 +81,12 @@ def as_targets(values: Any) -> np.ndarray:
 
 
 def split_source(source, *counts):
-    """Return consecutive parts of a source, or of a tuple of arrays, as parts of a `Dataset`.
-
-    Args:
-        source: A `Source`, or a tuple `(inputs, targets)` of arrays or dicts of arrays.
-        *counts: Sizes of the parts.
-    """
+    """Return parts of a `Dataset`: consecutive parts of a source, or of `(inputs, targets)`."""
     ends = np.cumsum(counts)
     slices = [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
     if isinstance(source, Source):
         return [(source[part], None) for part in slices]
-    return [tuple(_take(values, part) for values in source) for part in slices]
+    return [tuple(take(values, part) for values in source) for part in slices]
 
 
 def some(part, count):
@@ -104,12 +95,21 @@ def some(part, count):
     if count is None or count >= total:
         return part
     index = np.arange(count) * total // count
-    return tuple(None if values is None else _take(values, index) for values in part)
+    return tuple(None if values is None else take(values, index) for values in part)
 
 
 def size_of(inputs):
     """Return the number of samples of an array, a dict of arrays or a source."""
     return len(next(iter(inputs.values()))) if isinstance(inputs, dict) else len(inputs)
+
+
+def take(values, index):
+    """Index an array, a dict of arrays, a source or a sequence by an array of indices."""
+    if isinstance(values, dict):
+        return {name: array[index] for name, array in values.items()}
+    if isinstance(values, np.ndarray) or hasattr(values, "read"):
+        return values[index]
+    return [values[int(i)] for i in index]
 
 
 def labels_of(part):
@@ -122,11 +122,7 @@ def labels_of(part):
 def fingerprint(dataset: Dataset) -> dict[str, Any]:
     """Summarize a data set by its labels, and by the size and a checksum of each part.
 
-    Args:
-        dataset: A `Dataset`. At most 256 samples per part are read.
-
-    Returns:
-        A dict of plain values.
+    At most 256 samples per part are read.
     """
     parts = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
     parts = {name: _summary(*part) for name, part in parts.items() if part is not None}
@@ -134,12 +130,7 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
 
 
 def check_classes(name, train, test):
-    """Check that training has at least two classes, and testing no additional ones.
-
-    Args:
-        name: Name of the set, for the error message.
-        train, test: Collections of the classes of each part.
-    """
+    """Check that training has at least two classes, and testing no additional ones."""
     if len(set(train)) < 2 or not set(test) <= set(train):
         raise ValueError(
             "A set must have at least two classes, and every test class must be in training. "
@@ -149,15 +140,7 @@ def check_classes(name, train, test):
 
 
 def warn_of_missing(name, labels, found, aim, stacklevel):
-    """Warn if a part has no samples of some classes.
-
-    Args:
-        name: Name of the set.
-        labels: List of all classes.
-        found: Collection of the classes of the part.
-        aim: Verb for the warning, such as "test".
-        stacklevel: As in `warnings.warn`, counted from the caller.
-    """
+    """Warn if `found`, the classes to `aim` on (such as "test"), lacks some of all `labels`."""
     if missing := [label for label in labels if label not in found]:
         warnings.warn(
             f"{name} has no samples to {aim} on for {len(missing)} of its {len(labels)} classes: "
@@ -175,18 +158,10 @@ def _summary(inputs, targets):
         if targets is None:
             x, y = inputs.read(batch, 0, 0)
         else:
-            is_dict = isinstance(inputs, dict)
-            x = _take(inputs, batch) if is_dict else [inputs[int(i)] for i in batch]
+            x = take(inputs, batch) if isinstance(inputs, dict) else [inputs[int(i)] for i in batch]
             y = np.asarray(targets)[batch]
         checksum = _checksum([x, np.asarray(y, "float64")], checksum)
     return f"{size} samples, {checksum:08x}"
-
-
-def _take(values, index):
-    """Index an array, a dict of arrays, a source or a list by an array of indices."""
-    if isinstance(values, dict):
-        return {name: array[index] for name, array in values.items()}
-    return [values[i] for i in index] if isinstance(values, list | tuple) else values[index]
 
 
 def _checksum(values, before):

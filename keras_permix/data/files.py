@@ -11,44 +11,33 @@ from keras_permix.utils.tables import Rows, parse_rows
 
 DATA_VARIABLE = "KERAS_PERMIX_DATA"
 
-SHA256 = {
-    "cifar10.zip": "4d1452f23a33bb45862a632e9f725438c732b9995638995b3ac18006645d7546",
-    "mnist-train-images-idx3-ubyte.gz":
-        "71524e2cd1ad2968737f7f2f2ff69cbfc32df8ccddff51593f7cb2d4e0eb5b64",
-    "mnist-train-labels-idx1-ubyte.gz":
-        "fe03b8bd7915f70bf5aa08be480aa413fbd85afcaa58b35d230d335f284fd88e",
-    "mnist-t10k-images-idx3-ubyte.gz":
-        "5634745efa576a17e7d4cf5cd9d09123c75e6538e5114267c2d156edaf519341",
-    "mnist-t10k-labels-idx1-ubyte.gz":
-        "ae18e77e031ccde52407f794d123116439864147d33ac992975f85dd4dc42af6",
-    "imdb_train.jsonl.xz": "803408307be083160617d3a87f7249bc7f14bc9a0cc14ff5b70606939569caca",
-    "imdb_test.jsonl.xz": "aa0f3efca775fe71551bbe2cca6e46dede2c0f620d5a78db939e0e91cf4a0f70",
-    "sst2.jsonl.xz": "730a21d4ce53a1f214859c5619bc31d620596afcaad98c8e52a58095c42de07d",
-    "qm9.csv.xz": "86acf84e766ddaa2f3241ccffaa313027643c3797d0a8cb733c241ac6a66aa13",
-    "esol.csv": "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189",
-    "delaney-processed.csv": "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189",
-    # Official archives; checksums from Keras 3.15 and TensorFlow Datasets 4.9.
-    "cifar-10-python.tar.gz": "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-    "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-    "cifar-100-python.tar.gz": "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
-    "cifar-100-binary.tar.gz": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-    "train-images-idx3-ubyte.gz":
-        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    "train-labels-idx1-ubyte.gz":
-        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-    "t10k-images-idx3-ubyte.gz":
-        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-    "t10k-labels-idx1-ubyte.gz":
-        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-}  # fmt: skip
+# SHA-256 and name of known files. Those of official archives are from Keras 3.15 and TFDS 4.9.
+SUMS = """
+4d1452f23a33bb45862a632e9f725438c732b9995638995b3ac18006645d7546  cifar10.zip
+71524e2cd1ad2968737f7f2f2ff69cbfc32df8ccddff51593f7cb2d4e0eb5b64  mnist-train-images-idx3-ubyte.gz
+fe03b8bd7915f70bf5aa08be480aa413fbd85afcaa58b35d230d335f284fd88e  mnist-train-labels-idx1-ubyte.gz
+5634745efa576a17e7d4cf5cd9d09123c75e6538e5114267c2d156edaf519341  mnist-t10k-images-idx3-ubyte.gz
+ae18e77e031ccde52407f794d123116439864147d33ac992975f85dd4dc42af6  mnist-t10k-labels-idx1-ubyte.gz
+803408307be083160617d3a87f7249bc7f14bc9a0cc14ff5b70606939569caca  imdb_train.jsonl.xz
+aa0f3efca775fe71551bbe2cca6e46dede2c0f620d5a78db939e0e91cf4a0f70  imdb_test.jsonl.xz
+730a21d4ce53a1f214859c5619bc31d620596afcaad98c8e52a58095c42de07d  sst2.jsonl.xz
+86acf84e766ddaa2f3241ccffaa313027643c3797d0a8cb733c241ac6a66aa13  qm9.csv.xz
+8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189  esol.csv
+8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189  delaney-processed.csv
+6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce  cifar-10-python.tar.gz
+c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd  cifar-10-binary.tar.gz
+85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7  cifar-100-python.tar.gz
+58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec  cifar-100-binary.tar.gz
+440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609  train-images-idx3-ubyte.gz
+3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c  train-labels-idx1-ubyte.gz
+8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6  t10k-images-idx3-ubyte.gz
+f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6  t10k-labels-idx1-ubyte.gz
+"""
+SHA256 = {name: digest for digest, name in map(str.split, SUMS.strip().splitlines())}
 
 
 def data_folder(data_dir):
-    """Return `data_dir`, else the folder in `KERAS_PERMIX_DATA`, else None.
-
-    Raises:
-        FileNotFoundError: If the folder does not exist.
-    """
+    """Return `data_dir`, else the folder in `KERAS_PERMIX_DATA`, else None; it must exist."""
     name, folder = "`data_dir` (`--data-dir`)", data_dir
     if data_dir is None:
         name, folder = f"`{DATA_VARIABLE}`", os.environ.get(DATA_VARIABLE)
@@ -62,17 +51,9 @@ def data_folder(data_dir):
 def find_layout(data_dir, layouts, or_none=False):
     """Find the first file layout of a set that exists in the data folder.
 
-    Args:
-        data_dir: Folder of the set. `None`: the folder in `KERAS_PERMIX_DATA`.
-        layouts: Iterable of tuples, the names of all files or folders of each layout.
-        or_none: Whether to return `None`, for a download, if `data_dir` is `None` and no
-            layout is found.
-
-    Returns:
-        The folder, and the tuple of names.
-
-    Raises:
-        FileNotFoundError: If no layout is found, or the folder does not exist.
+    A layout is a tuple of the names of all its files or folders. The results are the folder and the
+    layout. If no layout is found, raise an error; with `or_none`, return `None` for a download
+    instead, unless `data_dir` is given.
     """
     folder = data_folder(data_dir)
     for names in layouts if folder else ():
@@ -88,12 +69,7 @@ def find_layout(data_dir, layouts, or_none=False):
 
 
 def read_file(path):
-    """Read a data file, and check the SHA-256 of known files.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the checksum of a known file differs.
-    """
+    """Read a data file, and check the SHA-256 of known files."""
     path = Path(path)
     if not path.is_file():
         where = "" if path.is_absolute() else f", in {Path.cwd()}"
@@ -106,58 +82,22 @@ def read_file(path):
 def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(None, None)):
     """Read the training and the test rows of a set.
 
-    Known sets are read from `data_dir`, else from the folder in `KERAS_PERMIX_DATA`. Custom sets
-    give the files `train` and `test`, relative to `data_dir`.
-
-    Args:
-        name: Str, name of the set.
-        known: Dict from names of known sets to tuples of `Files`, one per file layout.
-        data_dir: Folder of the files, or `None`.
-        train, test: Files of a custom set; they may be the same file.
-        splits: Tuple of the values in the column "split" for training and testing. `None` selects
-            all rows of the file.
-
-    Returns:
-        Two lists of dicts.
-
-    Raises:
-        ValueError: If the set is unknown and has no files, or a file is damaged.
-        FileNotFoundError: If a file is missing.
+    `known` maps the names of known sets to tuples of `Files`, one per file layout. They are read
+    from `data_dir`, else from the folder in `KERAS_PERMIX_DATA`. Custom sets give `train`, `test`
+    and `splits` of `Files`, relative to `data_dir`. The results are two lists of dicts.
     """
     if train is None and test is None and name in known:
         layouts = {(files.train, files.test): files for files in known[name]}
         folder, names = find_layout(data_dir, layouts)
-        return _parts(folder, layouts[names])
-    if train is None or test is None:
+        files = layouts[names]
+    elif train is None or test is None:
         raise ValueError(
             f"`name` must be one of {', '.join(known)}, or `data` of the recipe must set the files "
             f"`train` and `test`. Received: name={name!r}, train={train!r}, test={test!r}"
         )
-    return _parts(Path(data_dir or "."), Files(train, test, splits))
-
-
-def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
-    """Read the rows of a file with `parse_rows`; check the SHA-256 of known files."""
-    return parse_rows(read_file(path), Path(path), columns)
-
-
-class Files(NamedTuple):
-    """Locate the two parts of a set, in one of its file layouts.
-
-    Args:
-        train, test: Files or folders, relative to the data folder; they may be the same.
-        splits: Values in the column "split" of each part. `None` selects all rows.
-        read: Function from a path to a list of dicts.
-    """
-
-    train: str
-    test: str
-    splits: tuple[str | None, str | None] = (None, None)
-    read: Callable[[Path], Rows] = read_rows
-
-
-def _parts(folder, files):
-    names = (files.train, files.test)
+    else:
+        folder, names = Path(data_dir or "."), (train, test)
+        files = Files(train, test, splits)
     rows = {name: files.read(folder / name) for name in dict.fromkeys(names)}
     parts = [
         [row for row in rows[name] if split is None or row.get("split") == split]
@@ -170,3 +110,17 @@ def _parts(folder, files):
             f"splits={files.splits}"
         )
     return parts
+
+
+def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
+    """Read the rows of a file with `parse_rows`; check the SHA-256 of known files."""
+    return parse_rows(read_file(path), Path(path), columns)
+
+
+class Files(NamedTuple):
+    """Locate the two parts of a set, in one of its file layouts."""
+
+    train: str  # file or folder, relative to the data folder
+    test: str  # may be the same
+    splits: tuple[str | None, str | None] = (None, None)  # values in "split"; None: all rows
+    read: Callable[[Path], Rows] = read_rows

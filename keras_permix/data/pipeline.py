@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
-from keras_permix.data.dataset import size_of
+from keras_permix.data.dataset import size_of, take
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_integer, check_positive_or_none
 
@@ -91,9 +91,11 @@ class Pipeline(keras.utils.PyDataset):
         _check_sizes(inputs, batch_size, drop_remainder, steps)
         if not hasattr(inputs, "read"):
             targets = _checked_targets(inputs, targets, num_classes)
-        if seed < 0 or epoch < 0:
+        check_integer("seed", seed, least=0)
+        check_integer("epoch", epoch, least=0)
+        if not 0 <= shard[0] < shard[1]:
             raise ValueError(
-                f"`seed` and `epoch` must be 0 or more. Received: seed={seed}, epoch={epoch}"
+                f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard}"
             )
         self.inputs, self.targets = inputs, targets
         fixed = running.batches_have_one_shape() and hasattr(inputs, "of_one_shape")
@@ -137,20 +139,6 @@ class Pipeline(keras.utils.PyDataset):
         """Return the pass of a batch, and its index in that pass."""
         return divmod(epoch * len(self) + index, self._batches_of_a_pass)
 
-    @property
-    def shard(self) -> tuple[int, int]:
-        """Return `(index, count)`, the part of each batch to return."""
-        return self._shard
-
-    @shard.setter
-    def shard(self, shard: tuple[int, int]) -> None:
-        index, count = shard
-        if not 0 <= index < count:
-            raise ValueError(
-                f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard}"
-            )
-        self._shard = index, count
-
     def on_epoch_end(self) -> None:
         self.epoch += 1
 
@@ -184,26 +172,16 @@ class Pipeline(keras.utils.PyDataset):
         return keras.tree.map_structure(lambda array: array[some], whole)
 
     def _augmented(self, chosen, epoch, index):
-        inputs, targets = self._read(chosen, epoch, index)
-        if self.augment is None:
-            return inputs, targets
-        return self.augment(inputs, targets, epoch, index)
-
-    def _read(self, chosen, epoch, index):
         if hasattr(self.inputs, "read"):
             inputs, targets = self._source.read(chosen, epoch, index)
             if self.num_classes is not None and len(targets):
                 _check_classes(targets, self.num_classes)
+        else:
+            inputs, targets = take(self.inputs, chosen), self.targets[chosen]
+            inputs = np.stack(inputs) if isinstance(inputs, list) else inputs
+        if self.augment is None:
             return inputs, targets
-        return _take(self.inputs, chosen), self.targets[chosen]
-
-
-def _take(inputs, chosen):
-    if isinstance(inputs, dict):
-        return {name: array[chosen] for name, array in inputs.items()}
-    if isinstance(inputs, np.ndarray):
-        return inputs[chosen]
-    return np.stack([inputs[int(i)] for i in chosen])
+        return self.augment(inputs, targets, epoch, index)
 
 
 def _check_sizes(inputs, batch_size, drop_remainder, steps):

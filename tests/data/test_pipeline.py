@@ -176,8 +176,8 @@ def test_list_of_images_matches_array():
         (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must contain at least one sample"),
         (dict(labels=LABELS[1:]), "must have the same length.*50 inputs, 49 targets"),
         (dict(num_classes=6), "`num_classes - 1`.*targets from 0 to 6, num_classes=6"),
-        (dict(seed=-1), "`seed` and `epoch` must be 0 or more"),
-        (dict(epoch=-1), "`seed` and `epoch` must be 0 or more"),
+        (dict(seed=-1), "`seed` must be an integer of at least 0. Received: seed=-1"),
+        (dict(epoch=-1), "`epoch` must be an integer of at least 0. Received: epoch=-1"),
     ],
 )
 def test_invalid_arguments_raise(changes, rule):

@@ -122,7 +122,7 @@ def load_graphs(
         hops: Int, edges to keep per path, as in `pad_graphs`. A model needs at most its `max_hops`.
             Default: the longest possible path, at most 20.
         split_seed: Int ≥ 0, seed of the split of QM9 and ESOL. Default: 0.
-        **files: `train`, `test` and `splits` of a custom set, as in `read_parts`.
+        **files: `train`, `test` and `splits` of a custom set, as in `listed_images`.
 
     Returns:
         A `Dataset` of parts `(GraphSource, None)`, padded to the largest graph.

@@ -55,7 +55,7 @@ def load_texts(
             `None`: the column "label" with the number, or with the labels that apply (a list, or
             words between separators).
         separator: String between labels. `None`: ";" or "|".
-        **files: `train`, `test` and `splits` of a custom set, as in `read_parts`.
+        **files: `train`, `test` and `splits` of a custom set, as in `listed_images`.
 
     Returns:
         A `Dataset` of parts `(TextSource, None)`.
