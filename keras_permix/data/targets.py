@@ -19,20 +19,10 @@ def target_reader(
 ) -> tuple[tuple[str, ...], Callable[[dict[str, Any]], Target]]:
     """Return the names of the targets, and a function from a row to its targets.
 
-    Args:
-        rows: Rows of the training part.
-        predicts: "values" if the columns `labels` hold numbers, or "labels" if they hold 0 or 1.
-            Without `labels`, the column "label" holds the number, or the labels that apply (a list
-            in JSON lines, or words between separators).
-        labels: Names of columns. Default: the column "label".
-        separator: String between labels. Default: ";", or else "|", if it occurs.
-
-    Returns:
-        Tuple `(names, read)`.
-
-    Raises:
-        ValueError: for an unknown `predicts`, or rows without labels. `read` raises it for a row
-            without numbers, or with labels that no training row has.
+    With `predicts="values"`, the columns `labels` hold numbers, by default the column "label". With
+    "labels", they hold 0 or 1; by default, the column "label" holds the labels that apply (a list
+    in JSON lines, or words between separators). The separator is ";", or else "|", if it occurs.
+    `rows` are those of the training part. `read` raises errors for invalid rows.
 
     Example:
 
@@ -59,11 +49,7 @@ def target_reader(
 
 
 def number_of(row: dict[str, Any], column: str) -> float:
-    """Return the number in a column of a row.
-
-    Raises:
-        ValueError: for a missing value, text, NaN or infinity.
-    """
+    """Return the finite number in a column of a row."""
     try:
         number = float(row[column])
         if not math.isfinite(number):

@@ -11,11 +11,10 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data import Dataset, load_graphs
 from keras_permix.data.dataset import split_source
-from keras_permix.data.graphs.flat import FlatGraphs
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.sets import TARGETS as GRAPH_SETS
 from keras_permix.data.graphs.sets import read_graphs
-from keras_permix.data.graphs.smiles import ATOMIC_NUMBER
+from keras_permix.data.graphs.smiles import ATOMIC_NUMBER, FlatGraphs
 from keras_permix.data.pipeline import Augment
 from keras_permix.tasks.regression import Regression
 from keras_permix.tasks.task import FILES, check_options, check_set

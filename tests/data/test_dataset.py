@@ -7,7 +7,7 @@ import pytest
 
 from keras_permix.data import Dataset, GraphSource, RecordSource, TextSource, TokenSource
 from keras_permix.data.dataset import fingerprint, some
-from keras_permix.data.graphs.flat import flat_molecules
+from keras_permix.data.graphs.smiles import cached_molecules
 
 pytestmark = pytest.mark.once
 
@@ -34,7 +34,7 @@ def texts(pixels):
 
 def graphs(pixels):
     smiles = ["C" * (1 + int(image.sum()) % 9) for image in pixels]
-    return flat_molecules("mine", smiles), LABELS.astype("float32")
+    return cached_molecules("mine", smiles), LABELS.astype("float32")
 
 
 @pytest.mark.parametrize("make", [arrays, named, source, texts, graphs])

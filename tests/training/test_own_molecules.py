@@ -8,7 +8,7 @@ import pytest
 
 from keras_permix.cli import main
 from keras_permix.data import Dataset, GraphSource
-from keras_permix.data.graphs.flat import flat_molecules
+from keras_permix.data.graphs.smiles import cached_molecules
 from keras_permix.tasks import task_of
 from keras_permix.training import train
 from keras_permix.zoo import SliceGraphormer
@@ -96,7 +96,7 @@ def test_domain_includes_molecules_of_preset(recipe, tmp_path):
 )
 def test_known_targets_have_units(labels, target_units):
     task = task_of(SliceGraphormer.from_preset("test", targets=len(labels)))
-    source = GraphSource(flat_molecules("qm9", SMILES), TARGETS[:, : len(labels)])
+    source = GraphSource(cached_molecules("qm9", SMILES), TARGETS[:, : len(labels)])
     scale = task.scale(Dataset("qm9", (source, None), (source, None), labels))
     assert scale["target_units"] == target_units
 
@@ -104,7 +104,7 @@ def test_known_targets_have_units(labels, target_units):
 def test_scale_of_targets_far_from_zero():
     task = task_of(SliceGraphormer.from_preset("test"))
     targets = np.random.default_rng(0).normal([26534.7, -3e-6, 7], [0.5, 1e-7, 0], (64, 3))
-    source = GraphSource(flat_molecules("mine", ["C"] * 64), targets)
+    source = GraphSource(cached_molecules("mine", ["C"] * 64), targets)
     scale = task.scale(Dataset("mine", (source, None), (source, None), LABELS))
     z = (targets.mean(0) - scale["mean"]) / scale["std"]
     assert np.abs(z[:2]).max() < 0.01 and (scale["mean"][2], scale["std"][2]) == (7, 1)

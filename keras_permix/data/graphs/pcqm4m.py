@@ -9,7 +9,7 @@ from keras_permix._typing import StrPath
 from keras_permix.data.files import find_layout, read_rows
 from keras_permix.utils.checks import import_extra
 
-# Set -> folder of the unpacked archive.
+# Set -> folder of the unpacked archive; v1 is that of the KDD Cup.
 FOLDERS = {"pcqm4m": "pcqm4m_kddcup2021", "pcqm4m_v2": "pcqm4m-v2"}
 CORES = ("core", "_core")  # of NumPy before and since 2.0
 TABLE, SPLIT = "raw/data.csv.gz", "split_dict.pt"
@@ -18,20 +18,9 @@ Rows = list[dict[str, Any]]
 
 
 def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]:
-    """Read the training and validation rows; the other targets are not public.
+    """Read the training and validation rows of a set; the other targets are not public.
 
-    Args:
-        name: "pcqm4m" (KDD Cup 2021) or "pcqm4m_v2".
-        data_dir: Parent of the folder of the set. `None`: the folder in `KERAS_PERMIX_DATA`.
-
-    Returns:
-        Two lists of dicts with "smiles" and "homolumogap", in eV, as text.
-
-    Raises:
-        ValueError: If a file is damaged or the split does not match the molecules.
-        FileNotFoundError: If a file is missing.
-
-    Reference: Hu et al., "OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs", 2021.
+    Each row has "smiles" and "homolumogap", in eV, as text.
     """
     names = [f"{FOLDERS[name]}/{file}" for file in (TABLE, SPLIT)]
     folder, _ = find_layout(data_dir, [tuple(names)])

@@ -48,21 +48,15 @@ def preprocess_graph(
     """
     graph = check_graph(nodes, edges, edge_features)
     batch = batch_graphs([graph], hops=max(len(graph[0]) - 1, 1))
-    batch["edge_input"] = batch["edge_input"][
-        ..., : max(longest_path(batch["spatial_pos"] - 1), 1), :
-    ]
+    longest = max(longest_path(batch["spatial_pos"] - 1), 1)
+    batch["edge_input"] = batch["edge_input"][..., :longest, :]
     return {name: batch[name][0] - (name != "attn_edge_type") for name in PREPROCESSED}
 
 
 def batch_graphs(
-    graphs: list, nodes: int | None = None, hops: int | None = None, max_distance: int = 20
+    graphs: Any, nodes: int | None = None, hops: int | None = None, max_distance: int = 20
 ) -> dict[str, np.ndarray]:
-    """Preprocess and pad graphs as `preprocess_graph` and `pad_graphs` do, all at once.
-
-    Args:
-        graphs: List of pairs of int arrays, as `check_graph` returns them.
-        nodes, hops, max_distance: As in `pad_graphs`.
-    """
+    """Preprocess and pad pairs as from `check_graph` by `preprocess_graph` and `pad_graphs`."""
     features, edges = ([graph[part] for graph in graphs] for part in (0, 1))
     sizes = np.array([len(part) for part in features])
     nodes = sizes.max() if nodes is None else nodes
@@ -95,11 +89,7 @@ def batch_graphs(
 def check_graph(
     nodes: Any, edges: Any, edge_features: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the checked `nodes` and `edges` of `preprocess_graph`, with a feature per edge.
-
-    Raises:
-        ValueError: If an array has a wrong shape, or a value is out of range.
-    """
+    """Return the checked `nodes` and `edges` of `preprocess_graph`, with a feature per edge."""
     nodes, width = _integers("nodes", nodes), 2 + (edge_features or 0)
     edges = _integers("edges", edges).reshape(len(edges), -1 if len(edges) else width)
     if nodes.ndim != 2 or not nodes.size or edges.ndim != 2 or edges.shape[1] < 2:
@@ -139,13 +129,8 @@ def _ids(values):
 def shortest_paths(joined: Any) -> tuple[np.ndarray, np.ndarray]:
     """Compute the distances in edges between all nodes, and a node on each path, or -1.
 
-    Floyd's algorithm keeps the first node that shortens a path.
-
-    Args:
-        joined: Bool array `(batch, nodes, nodes)`, True where an edge joins two nodes.
-
-    Returns:
-        Two int16 arrays `(batch, nodes, nodes)`.
+    `joined`, `(batch, nodes, nodes)`, is True where an edge joins two nodes. Floyd's algorithm
+    keeps the first node that shortens a path.
     """
     distance = np.where(joined, 1, UNREACHABLE).astype("int16")
     every = np.arange(joined.shape[-1])
@@ -159,15 +144,10 @@ def shortest_paths(joined: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def edges_on_paths(distance: Any, between: Any, hops: int) -> np.ndarray:
-    """Find the first edges on the path between each pair of nodes.
+    """Find the first `hops` edges on the path of `shortest_paths` between each pair of nodes.
 
-    Args:
-        distance, between: Int arrays `(batch, nodes, nodes)` of `shortest_paths`.
-        hops: Int, number of edges.
-
-    Returns:
-        Int array `(batch, nodes, nodes, hops)` of indices into a flattened `(batch, nodes, nodes)`.
-        After the end of a path, the index is the size of that array.
+    The result holds indices into a flattened `(batch, nodes, nodes)`. After the end of a path, the
+    index is the size of that array.
     """
     nodes, lengths, between = distance.shape[-1], distance.ravel(), between.ravel()
     steps = np.full((lengths.size, hops), lengths.size)

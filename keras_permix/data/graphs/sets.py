@@ -9,11 +9,10 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, Source
 from keras_permix.data.files import Files, read_parts
-from keras_permix.data.graphs.flat import flat_molecules
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
-from keras_permix.data.graphs.smiles import parse_smiles
+from keras_permix.data.graphs.smiles import cached_molecules
 from keras_permix.data.targets import number_of
 from keras_permix.utils.tables import shown
 
@@ -161,10 +160,10 @@ def load_graphs(
         train, test = read_pcqm4m(name, data_dir)
     is_split = own or name not in FILES
     rows = [*train, *test] if is_split else train
-    graphs = _graphs(name, rows)
+    graphs = read_graphs(rows, name=name)
     taken = [columns.get(y, (y, 1.0))[:2] for y in labels]
     targets = [[factor * number_of(row, y) for y, factor in taken] for row in rows]
-    nodes = max(len(graphs[index][0]) for index in range(len(graphs)))
+    nodes = max(len(atoms) for atoms, _ in graphs)
     source = GraphSource(graphs, targets, nodes, hops or min(max(nodes - 1, 1), MAX_HOPS))
     count = len(rows)
     order = np.arange(count) if is_split else np.random.default_rng(split_seed).permutation(count)
@@ -172,32 +171,17 @@ def load_graphs(
     return Dataset(name, (source[order[:cut]], None), (source[order[cut:]], None), labels)
 
 
-def _graphs(name, rows):
-    if not {"smiles", "nodes"} & set(rows[0]):
-        raise ValueError(
-            "A file of graphs must have a header with the column `smiles`, or be JSON lines with "
-            f"`nodes` and `edges`. Received: {', '.join(map(repr, rows[0]))} in "
-            f"{getattr(rows[0], 'path', name)}"
-        )
-    if all("smiles" in row for row in rows):
-        return flat_molecules(name, (str(row["smiles"]).strip() for row in rows))
-    return read_graphs(rows)
+def read_graphs(rows: list[dict], edge_features: int = 0, name: str = "molecules") -> Any:
+    """Read the graphs of rows as in `load_graphs`, a sequence of pairs as from `check_graph`.
 
-
-def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Read the graphs of rows.
-
-    Args:
-        rows: List of dicts, as in `load_graphs`.
-        edge_features: Int, features per edge for graphs without edges. Default: 0.
-
-    Raises:
-        ValueError: If a row is not a valid graph.
+    Graphs get `edge_features` features per edge if none of them has an edge. `name` is the one of
+    a large set of molecules in the cache.
     """
     if all("smiles" in row for row in rows):
-        return parse_smiles(str(row["smiles"]).strip() for row in rows)
-    features = [_edge_features(row) for row in rows]
-    graphs = [_read_graph(row, max(features, default=0) or edge_features) for row in rows]
+        return cached_molecules(name, (str(row["smiles"]).strip() for row in rows))
+    edges = (edge for row in rows for edge in row.get("edges", ()) if isinstance(edge, list))
+    edge_features = max((len(edge) - 2 for edge in edges), default=0) or edge_features
+    graphs = [_read_graph(row, edge_features) for row in rows]
     for row, (nodes, _) in zip(rows, graphs, strict=True):
         if nodes.shape[1] != graphs[0][0].shape[1]:
             raise ValueError(
@@ -207,17 +191,11 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> list[tuple[np.ndarr
     return graphs
 
 
-def _edge_features(row):
-    """Return the largest number of features of an edge; `_read_graph` checks the row."""
-    edges = row.get("edges", []) if isinstance(row, dict) else []
-    return max((len(edge) - 2 for edge in edges if isinstance(edge, list)), default=0)
-
-
 def _read_graph(row, edge_features):
     try:
         return check_graph(row["nodes"], row["edges"], edge_features)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            "A graph must have `nodes` and `edges`, or every graph `smiles`. "
+            "A graph must have `nodes` and `edges`, or every row a molecule in `smiles`. "
             f"Received: {shown(row)} ({type(error).__name__}: {error})"
         ) from error

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_permix.data.cached import cached_arrays
 from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.utils.checks import import_extra
 
@@ -97,7 +98,7 @@ def from_smiles(
     Reference: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
     """
     graphs = parse_smiles(smiles, max_atoms)
-    largest = max((len(atoms) for atoms, _ in graphs), default=0)
+    largest = graphs.sizes[:, 0].max(initial=0)
     if not graphs or nodes is not None and nodes < largest:
         raise ValueError(
             "`smiles` must contain at least one molecule, and `nodes` must be at least its largest "
@@ -106,18 +107,56 @@ def from_smiles(
     return batch_graphs(graphs, nodes, hops, max_distance)
 
 
-def parse_smiles(
-    smiles: Iterable[str], max_atoms: int = MAX_ATOMS
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Parse molecules to pairs as from `check_graph`; raise errors as `from_smiles`."""
-    flat = parse_flat(smiles, max_atoms)
-    ends_of_nodes, ends_of_edges = np.cumsum(flat["sizes"], axis=0).T
-    nodes = np.split(flat["nodes"], ends_of_nodes)[:-1]
-    return list(zip(nodes, np.split(flat["edges"], ends_of_edges)[:-1], strict=True))
+class FlatGraphs:
+    """Hold graphs as a sequence of pairs, the `nodes` and `edges` of `preprocess_graph`.
+
+    `nodes` and `edges` are arrays of those of all graphs, and `sizes`, `(graphs, 2)`, are their
+    numbers in each graph.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_permix.data.graphs.smiles import FlatGraphs
+    >>> nodes, edges = np.arange(3)[:, None], np.array([[0, 1, 0]])
+    >>> graphs = FlatGraphs(nodes, edges, sizes=np.array([[1, 0], [2, 1]]))
+    >>> nodes, edges = graphs[1]
+    >>> nodes.tolist(), edges.tolist()
+    ([[1], [2]], [[0, 1, 0]])
+    """
+
+    def __init__(self, nodes: np.ndarray, edges: np.ndarray, sizes: np.ndarray) -> None:
+        self.nodes, self.edges, self.sizes = np.asarray(nodes), np.asarray(edges), sizes
+        self.ends = np.cumsum(sizes, axis=0)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        (nodes, edges), (last_node, last_edge) = self.sizes[index], self.ends[index]
+        return self.nodes[last_node - nodes : last_node], self.edges[last_edge - edges : last_edge]
+
+    def seen(self, feature: int, chosen: np.ndarray) -> tuple[list[int], int]:
+        """Return the values of a node feature in chosen graphs, and the nodes of the largest."""
+        is_chosen = np.isin(np.arange(len(self)), chosen)
+        values = np.unique(self.nodes[np.repeat(is_chosen, self.sizes[:, 0]), feature])
+        return values.tolist(), int(self.sizes[chosen, 0].max(initial=0))
 
 
-def parse_flat(smiles: Iterable[str], max_atoms: int = MAX_ATOMS) -> dict[str, np.ndarray]:
-    """Parse molecules to the arrays of `FlatGraphs`; raise errors as `from_smiles`."""
+def cached_molecules(name: str, smiles: Iterable[str]) -> FlatGraphs:
+    """Parse molecules as `parse_smiles` does, and cache the graphs of large sets."""
+    smiles = list(smiles)
+    content = "\n".join([FEATURE_VERSION, rdkit_version(), *smiles]).encode()
+    arrays = cached_arrays(name, content, lambda: _parse_flat(smiles, MAX_ATOMS), len(smiles))
+    return FlatGraphs(**arrays)
+
+
+def parse_smiles(smiles: Iterable[str], max_atoms: int = MAX_ATOMS) -> FlatGraphs:
+    """Parse molecules to graphs as from `check_graph`; raise errors as `from_smiles`."""
+    return FlatGraphs(**_parse_flat(smiles, max_atoms))
+
+
+def _parse_flat(smiles, max_atoms):
+    """Parse molecules to the arrays of `FlatGraphs`."""
     if isinstance(smiles, str):
         raise TypeError(f"`smiles` must be a list of strings. Received: smiles={smiles!r}")
     chem, base = _rdkit()
@@ -127,7 +166,7 @@ def parse_flat(smiles: Iterable[str], max_atoms: int = MAX_ATOMS) -> dict[str, n
         while some := list(itertools.islice(numbered, AT_ONCE)):
             parts.append(_parse(chem, some, max_atoms))
     parts = parts or [_parse(chem, [], max_atoms)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in FLAT}
+    return {name: np.concatenate(arrays) for name, *arrays in zip(FLAT, *parts, strict=True)}
 
 
 def _parse(chem, numbered, max_atoms):
@@ -135,10 +174,7 @@ def _parse(chem, numbered, max_atoms):
     atom_methods = [getattr(chem.Atom, feature.method) for feature in ATOM_FEATURES]
     bond_methods = [getattr(chem.Bond, feature.method) for feature in BOND_FEATURES]
     # Flat lists, because a list per atom is slow.
-    atoms: list[int] = []
-    bonds: list[int] = []
-    ends: list[int] = []
-    sizes: list[tuple[int, int]] = []
+    atoms, bonds, ends, sizes = [], [], [], []
     for position, text in numbered:
         molecule = _read(chem, text, position, max_atoms)
         count = molecule.GetNumAtoms(), molecule.GetNumBonds()
@@ -150,7 +186,7 @@ def _parse(chem, numbered, max_atoms):
         sizes.append(count)
     nodes, edges = _indices(atoms, ATOM_FEATURES, chem), _indices(bonds, BOND_FEATURES, chem)
     edges = np.hstack([np.array(ends, "uint16").reshape(-1, 2), edges])
-    return dict(zip(FLAT, (nodes, edges, np.array(sizes, int).reshape(-1, 2)), strict=True))
+    return nodes, edges, np.array(sizes, int).reshape(-1, 2)
 
 
 def _read(chem, text, position, max_atoms):
@@ -179,12 +215,8 @@ def _read(chem, text, position, max_atoms):
 def _problem(chem, text):
     """Return RDKit's complaint about a molecule whose SMILES is well-formed."""
     molecule = chem.MolFromSmiles(text, sanitize=False)
-    try:
-        if molecule is not None:
-            chem.SanitizeMol(molecule)
-    except ValueError as error:
-        return f" ({error})"
-    return ""
+    problems = () if molecule is None else chem.DetectChemistryProblems(molecule)
+    return "".join(f" ({problem.Message()})" for problem in problems[:1])
 
 
 def _indices(values, features, chem):

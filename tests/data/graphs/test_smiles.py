@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from keras_permix.data import GraphSource, cached, load_graphs
-from keras_permix.data.graphs import flat
+from keras_permix.data.graphs import smiles
 from keras_permix.data.graphs.preprocess import batch_graphs
-from keras_permix.data.graphs.smiles import parse_smiles
+from keras_permix.data.graphs.smiles import cached_molecules, parse_smiles
 
 pytest.importorskip("rdkit", reason="rdkit is not installed")
 
@@ -15,24 +15,28 @@ SMILES = ["CCO", "C", "c1ccccc1", "C#N"]
 
 @pytest.fixture
 def parsed(tmp_path, monkeypatch):
-    """Record the parsed lists of SMILES, and cache sets of three molecules or more."""
-    lists, parse = [], flat.parse_flat
+    """Record the sizes of parsed sets, and cache sets of three molecules or more."""
+    sizes = []
+
+    def cached_arrays(name, content, make, count):
+        return cached.cached_arrays(name, content, lambda: (sizes.append(count), make())[1], count)
+
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(cached, "MANY", 3)
-    monkeypatch.setattr(flat, "parse_flat", lambda smiles: (lists.append(smiles), parse(smiles))[1])
-    return lists
+    monkeypatch.setattr(smiles, "cached_arrays", cached_arrays)
+    return sizes
 
 
-def check(graphs, smiles):
-    assert len(graphs) == len(smiles)
-    for graph, expected in zip(graphs, parse_smiles(smiles), strict=True):
-        for array, wanted in zip(graph, expected, strict=True):
+def check(graphs, molecules):
+    assert len(graphs) == len(molecules)
+    for graph, molecule in zip(graphs, molecules, strict=True):
+        for array, wanted in zip(graph, parse_smiles([molecule])[0], strict=True):
             np.testing.assert_array_equal(array, wanted)
             assert array.dtype == wanted.dtype
 
 
 def test_graphs_can_be_indexed_and_sliced(parsed):
-    graphs = flat.flat_molecules("some", SMILES)
+    graphs = cached_molecules("some", SMILES)
     check(graphs, SMILES)
     source = GraphSource(graphs, np.arange(4.0)[:, None])[np.array([3, 0, 2])][1:]
     assert source.targets.tolist() == [[0], [2]]
@@ -44,34 +48,34 @@ def test_graphs_can_be_indexed_and_sliced(parsed):
 
 def test_large_sets_are_parsed_once(parsed, tmp_path, monkeypatch):
     for _ in range(2):
-        check(flat.flat_molecules("some", iter(SMILES)), SMILES)
-    assert parsed == [SMILES]
-    check(flat.flat_molecules("some", SMILES[::-1]), SMILES[::-1])
-    monkeypatch.setattr(flat, "FEATURE_VERSION", "another")
-    flat.flat_molecules("some", SMILES)
-    assert parsed == [SMILES, SMILES[::-1], SMILES]
+        check(cached_molecules("some", iter(SMILES)), SMILES)
+    assert parsed == [4]
+    check(cached_molecules("some", SMILES[::-1]), SMILES[::-1])
+    monkeypatch.setattr(smiles, "FEATURE_VERSION", "another")
+    cached_molecules("some", SMILES)
+    assert parsed == [4, 4, 4]
 
 
 def test_other_rdkit_version_parses_again(parsed, monkeypatch):
-    flat.flat_molecules("some", SMILES)
-    monkeypatch.setattr(flat, "rdkit_version", lambda: "another")
-    flat.flat_molecules("some", SMILES)
-    assert parsed == [SMILES, SMILES]
+    cached_molecules("some", SMILES)
+    monkeypatch.setattr(smiles, "rdkit_version", lambda: "another")
+    cached_molecules("some", SMILES)
+    assert parsed == [4, 4]
 
 
 @pytest.mark.parametrize("count", [0, 3, 4])
 def test_parsing_in_chunks_gives_the_same_arrays(monkeypatch, count):
-    whole = flat.parse_flat(SMILES[:count])
-    monkeypatch.setattr("keras_permix.data.graphs.smiles.AT_ONCE", 2)
-    for name, array in flat.parse_flat(iter(SMILES[:count])).items():
+    whole = vars(parse_smiles(SMILES[:count]))
+    monkeypatch.setattr(smiles, "AT_ONCE", 2)
+    for name, array in vars(parse_smiles(iter(SMILES[:count]))).items():
         assert np.array_equal(array, whole[name]) and array.dtype == whole[name].dtype
     with pytest.raises(ValueError, match=r"smiles\[3\]='C1'"):
-        flat.parse_flat([*SMILES[:3], "C1"])
+        parse_smiles([*SMILES[:3], "C1"])
 
 
 def test_small_sets_are_not_cached(parsed, tmp_path):
     for _ in range(2):
-        check(flat.flat_molecules("some", SMILES[:2]), SMILES[:2])
+        check(cached_molecules("some", SMILES[:2]), SMILES[:2])
     assert len(parsed) == 2 and not (tmp_path / "home").exists()
 
 
