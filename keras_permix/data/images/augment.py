@@ -10,11 +10,14 @@ import numpy as np
 
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import import_extra
+from keras_permix.utils.checks import check_names, import_extra
 
 # Separates the random numbers of augmentation from those of the order, for the same seed.
 STREAM = 1
-LAYER_KEYS = {"class_name", "registered_name", "config"}
+
+
+def _has_only(value, *keys):
+    return isinstance(value, dict) and set(value) <= set(keys)
 
 
 def _is_share(value):
@@ -26,20 +29,15 @@ RULES = {
     "crop_padding": ("an integer, 0 or more", lambda value: isinstance(value, int) and value >= 0),
     "flip": ("True or False", lambda value: isinstance(value, bool)),
     "randaugment": (
-        "a dict of num_ops and factor",
-        lambda value: isinstance(value, dict) and set(value) <= {"num_ops", "factor"},
+        "a dict of num_ops and factor", lambda value: _has_only(value, "num_ops", "factor")
     ),
     "layers": (
         "a list of dicts with class_name or registered_name, and config",
-        lambda value: (
-            isinstance(value, list | tuple)
-            and all(isinstance(one, dict) and set(one) <= LAYER_KEYS for one in value)
-        ),
+        lambda value: isinstance(value, list | tuple)
+        and all(_has_only(one, "class_name", "registered_name", "config") for one in value),
     ),
-    "erasing": ("a number from 0 to 1", _is_share),
-    "mixup": ("a number from 0 to 1", _is_share),
-    "cutmix": ("a number from 0 to 1", _is_share),
-}
+    **dict.fromkeys(("erasing", "mixup", "cutmix"), ("a number from 0 to 1", _is_share)),
+}  # fmt: skip
 
 
 def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Augmentation":
@@ -82,10 +80,7 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),
     [CutMix](https://arxiv.org/abs/1905.04899).
     """
-    if unknown := sorted(set(spec) - set(RULES)):
-        raise ValueError(
-            f"`augmentation` supports the keys {', '.join(RULES)}. Received: {', '.join(unknown)}"
-        )
+    check_names("`augmentation`", spec, RULES)
     spec = {key: value for key, value in spec.items() if value is not None and value != 0}
     for key, value in spec.items():
         words, holds = RULES[key]
@@ -100,9 +95,7 @@ class Augmentation:
     The result depends only on the batch, the seed, the epoch and the batch index.
 
     Args:
-        spec: Dict, checked by `make_augmentation`.
-        seed: Int ≥ 0.
-        num_classes: Int, number of classes, for mixed labels.
+        spec, seed, num_classes: As in `make_augmentation`, which checks them.
 
     Example:
 
@@ -209,16 +202,7 @@ def _with_seed(config, seed):
 
 
 def random_crop(images, rng, padding):
-    """Pad images with zeros and crop each to its size at a random offset.
-
-    Args:
-        images: Array `(batch, height, width, channels)`.
-        rng: A `numpy.random.Generator`.
-        padding: Int, pixels on each side.
-
-    Returns:
-        An array of the shape and dtype of `images`.
-    """
+    """Pad each side of images with zeros, and crop each image to its size at a random offset."""
     batch, *shape = images.shape
     sides = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(images, sides), shape, axis=(1, 2, 3))
@@ -227,15 +211,7 @@ def random_crop(images, rng, padding):
 
 
 def random_flip(images, rng):
-    """Flip about half of the images left to right.
-
-    Args:
-        images: Array `(batch, height, width, channels)`.
-        rng: A `numpy.random.Generator`.
-
-    Returns:
-        An array of the shape and dtype of `images`.
-    """
+    """Flip about half of the images left to right."""
     flipped = rng.random(len(images)) < 0.5
     images = images.copy()
     images[flipped] = images[flipped, :, ::-1]
@@ -245,15 +221,8 @@ def random_flip(images, rng):
 def mix_images(images, targets, rng, alpha, cut):
     """Mix each image and its targets with those of another image of the batch.
 
-    Args:
-        images: Array `(batch, height, width, channels)`.
-        targets: Float array `(batch, classes)`.
-        rng: A `numpy.random.Generator`.
-        alpha: Number above 0, parameter of the beta distribution of the weights.
-        cut: Bool, whether to paste a rectangle (CutMix) instead of averaging (mixup).
-
-    Returns:
-        Float32 images and targets.
+    The weights have a beta distribution with the parameter `alpha`. `cut` pastes a rectangle
+    (CutMix) instead of averaging (mixup). Images and targets become float32.
     """
     order, weights = rng.permutation(len(images)), rng.beta(alpha, alpha, len(images))
     images = images.astype("float32")

@@ -1,11 +1,12 @@
 """Read CIFAR-10 and CIFAR-100 from their official archives, or from a smaller file."""
 
+import fnmatch
 import io
 import pickle
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -15,19 +16,12 @@ from keras_permix.data.files import read_file
 SHAPE = (3, 32, 32)  # of a stored image
 
 
-class _Layout(NamedTuple):
-    """List the files of both parts, and the key of labels in a pickle or their byte column."""
-
-    train: tuple
-    test: tuple
-    label: bytes | int
-
-
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
-PICKLED_10 = _Layout(BATCHES, ("test_batch",), b"labels")
-PICKLED_100 = _Layout(("train",), ("test",), b"fine_labels")
-BINARY_10 = _Layout(tuple(f"{name}.bin" for name in BATCHES), ("test_batch.bin",), 0)
-BINARY_100 = _Layout(("train.bin",), ("test.bin",), 1)  # after the column of coarse labels
+# The files of both parts, and the labels: an entry of a pickle, or a column of a binary file.
+PICKLED_10 = (BATCHES, ("test_batch",), b"labels")
+PICKLED_100 = (("train",), ("test",), b"fine_labels")
+BINARY_10 = (tuple(f"{name}.bin" for name in BATCHES), ("test_batch.bin",), 0)
+BINARY_100 = (("train.bin",), ("test.bin",), 1)  # after the column of coarse labels
 LAYOUTS = {
     "cifar-10-python.tar.gz": PICKLED_10,
     "cifar-10-batches-py": PICKLED_10,
@@ -43,34 +37,19 @@ CIFAR100_FILES = tuple(name for name in LAYOUTS if "-100-" in name)
 
 
 def read_cifar(path):
-    """Read CIFAR from an archive or its unpacked folder.
-
-    Args:
-        path: Path of one of `CIFAR10_FILES` or `CIFAR100_FILES`.
-
-    Returns:
-        Training and test part, each a tuple `(images, labels)`.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is damaged.
-    """
+    """Read both parts of CIFAR, `(images, labels)`, from an archive or its unpacked folder."""
     if path.name == "cifar10.zip":
         return _read_zip(path)
-    layout = LAYOUTS[path.name]
+    *files, label = LAYOUTS[path.name]
     if path.is_dir():
-        blobs = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+        blobs = {name: (path / name).read_bytes() for names in files for name in names}
     else:
         with tarfile.open(fileobj=io.BytesIO(read_file(path)), mode="r:gz") as archive:
-            files = [member for member in archive if member.isfile()]
-            blobs = {Path(file.name).name: archive.extractfile(file).read() for file in files}
-    if missing := [name for name in (*layout.train, *layout.test) if name not in blobs]:
-        raise FileNotFoundError(
-            f"`{path}` must contain all files of its set. Received: a folder without {missing[0]}"
-        )
+            members = [member for member in archive if member.isfile()]
+            blobs = {Path(one.name).name: archive.extractfile(one).read() for one in members}
     parts = []
-    for names in (layout.train, layout.test):
-        batches = [_decode(blobs[name], layout.label, path / name) for name in names]
+    for names in files:
+        batches = [_decode(blobs[name], label, path / name) for name in names]
         images, labels = zip(*batches, strict=True)
         parts.append((np.concatenate(images), np.concatenate(labels)))
     return parts
@@ -110,9 +89,7 @@ def _read_zip(path):
     parts = []
     with zipfile.ZipFile(io.BytesIO(read_file(path))) as archive:
         for part in ("train", "test"):
-            names = sorted(
-                n for n in archive.namelist() if n.startswith(part) and n.endswith(".webp")
-            )
+            names = sorted(fnmatch.filter(archive.namelist(), f"{part}*.webp"))
             strips = [np.asarray(Image.open(io.BytesIO(archive.read(name)))) for name in names]
             labels = np.frombuffer(archive.read(f"{part}_labels.bin"), "uint8")
             parts.append((np.concatenate(strips).reshape(-1, 32, 32, 3), labels))

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 
@@ -19,21 +18,11 @@ def read_tiny_imagenet(folder):
     """Read the training and the validation images; the labels of the test images are not public.
 
     The images are decoded once and memory-mapped from a cache, as long as the names and sizes of
-    the files stay the same. See `cached_arrays`.
-
-    Args:
-        folder: Path of the folder `tiny-imagenet-200`.
-
-    Returns:
-        The training part, the validation part, each a tuple `(images, labels)`, and the names of
-        the classes in the order of the folders of `train/`. A name is the first word in
-        `words.txt`. Equal names get the name of the folder, as in "crane (n02012849)".
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a class has no images, or a file is damaged or has another format.
+    the files stay the same. The results are two parts `(images, labels)`, and the names of the
+    classes in the order of the folders of `train/`. A name is the first word in `words.txt`. Equal
+    names get the name of the folder, as in "crane (n02012849)".
     """
-    wnids = sorted(line.strip() for line in _lines(folder / "wnids.txt") if line.strip())
+    wnids = sorted(filter(None, map(str.strip, _lines(folder / "wnids.txt"))))
     words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
     train = [
         (path, label)
@@ -70,43 +59,28 @@ def _annotated(folder, wnids):
     """Return the files and labels of `val/val_annotations.txt`."""
     text = folder / "val/val_annotations.txt"
     rows = [line.split("\t") for line in _lines(text) if line.strip()]
-    if not rows or not all(len(row) > 1 and row[1] in wnids for row in rows):
-        wrong = next((row for row in rows if len(row) < 2 or row[1] not in wnids), "no line")
+    wrong = [row for row in rows if len(row) < 2 or row[1] not in wnids]
+    if wrong or not rows:
         raise ValueError(
             "A line of `val_annotations.txt` must name a file and its class, one of `wnids.txt`. "
-            f"{HOW} Received: {wrong} in {text}"
+            f"{HOW} Received: {(wrong or ['no line'])[0]} in {text}"
         )
-    files = [(folder / "val/images" / row[0], wnids.index(row[1])) for row in rows]
-    if missing := [path for path, _ in files if not path.is_file()]:
-        raise FileNotFoundError(
-            "`val/images/` must contain each file of `val_annotations.txt`. "
-            f"{HOW} Received: no {missing[0]}"
-        )
-    return files
+    return [(folder / "val/images" / row[0], wnids.index(row[1])) for row in rows]
 
 
 def _decode(files):
     images = np.empty((len(files), SIZE, SIZE, 3), "uint8")
-
-    def decode(index):
-        path, _ = files[index]
-        image = read_image(path)
-        if image.shape != images.shape[1:]:
-            raise ValueError(
-                f"An image of Tiny-ImageNet must have {SIZE} x {SIZE} pixels. {HOW} "
-                f"Received: {path} of {image.shape[1]} x {image.shape[0]}"
-            )
-        images[index] = image
-
+    paths = [path for path, _ in files]
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(decode, range(len(files))):
-            pass
+        for index, image in enumerate(pool.map(read_image, paths)):
+            if image.shape != images.shape[1:]:
+                raise ValueError(
+                    f"An image of Tiny-ImageNet must have {SIZE} x {SIZE} pixels. {HOW} "
+                    f"Received: {paths[index]} of {image.shape[1]} x {image.shape[0]}"
+                )
+            images[index] = image
     return images
 
 
-def _lines(path: Path) -> list[str]:
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"The folder of Tiny-ImageNet must contain `{path.name}`. {HOW} Received: no {path}"
-        )
+def _lines(path):
     return path.read_text(encoding="utf-8").splitlines()

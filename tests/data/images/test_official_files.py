@@ -86,7 +86,7 @@ def test_damaged_cifar_file_raises(name, damage, tmp_path):
 
 def test_missing_cifar_file_raises(tmp_path):
     (unpacked_cifar(tmp_path) / "data_batch_4").unlink()
-    with pytest.raises(FileNotFoundError, match="a folder without data_batch_4"):
+    with pytest.raises(FileNotFoundError, match="data_batch_4"):
         load_images("cifar10", tmp_path)
 
 
