@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import warnings
 import zlib
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -47,7 +48,7 @@ class Source:
     """Hold samples with targets; base class of the sources that `Pipeline` reads by batches.
 
     `source[start:stop]` and `source[indices]` return a source with some of the samples. Subclasses
-    define `read(indices, epoch=0, index=0)`, and read sample `self.chosen[i]` for index `i`.
+    define `read`, or the inputs of a batch, `_inputs`. Index `i` is sample `self.chosen[i]`.
     `targets` is an array `(count, …)`, or `None` if targets are stored in the samples.
     """
 
@@ -67,6 +68,16 @@ class Source:
         some = copy.copy(self)
         some.chosen = self.chosen[part]
         return some
+
+    def read(
+        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
+    ) -> tuple[Any, np.ndarray]:
+        """Return a batch `(inputs, targets)`; its epoch and index seed random transformations."""
+        chosen = self.chosen[indices]
+        return self._inputs(chosen), self._targets[chosen]
+
+    def _inputs(self, chosen):
+        raise NotImplementedError
 
     @property
     def targets(self) -> np.ndarray | None:

@@ -75,13 +75,8 @@ class GraphSource(Source):
         one.hops = self.hops or min(max(largest - 1, 1), MAX_HOPS)
         return one
 
-    def read(
-        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Return a batch: `(inputs as from pad_graphs, float32 targets (batch, targets))`."""
-        chosen = self.chosen[indices]
-        graphs = [self.graphs[i] for i in chosen]
-        return batch_graphs(graphs, self.nodes, self.hops), self._targets[chosen]
+    def _inputs(self, chosen):
+        return batch_graphs([self.graphs[i] for i in chosen], self.nodes, self.hops)
 
 
 def load_graphs(

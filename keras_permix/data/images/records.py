@@ -39,28 +39,17 @@ class RecordSource(Source):
 
     labels: tuple[str, ...]  # names of the classes, if known
 
-    def __init__(
-        self,
-        records: Any,
-        transform: Transform | None = None,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, records: Any, transform: Transform | None = None, seed: int = 0) -> None:
         super().__init__(len(records), getattr(records, "labels", None))
         self.records, self.transform, self.seed = records, transform, seed
 
     def read(
         self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Read records as one batch.
+        """Return `(images, labels)`; epoch and index of the batch determine the random crops.
 
-        Args:
-            indices: Indices of the records, ints from 0.
-            epoch: Int ≥ 0.
-            index: Int ≥ 0, index of the batch. Epoch and index determine the random crops.
-
-        Returns:
-            `(images, labels)`: uint8 `(batch, height, width, channels)`, int32 `(batch,)` or
-            float32 `(batch, targets)`.
+        Images are uint8 `(batch, height, width, channels)`; labels are int32 `(batch,)` or float32
+        `(batch, targets)`.
         """
         rng = np.random.default_rng((self.seed, epoch, index, STREAM))
         records = [self.records[int(i)] for i in self.chosen[indices]]

@@ -22,7 +22,7 @@ def read_tiny_imagenet(folder):
     classes in the order of the folders of `train/`. A name is the first word in `words.txt`. Equal
     names get the name of the folder, as in "crane (n02012849)".
     """
-    wnids = sorted(filter(None, map(str.strip, _lines(folder / "wnids.txt"))))
+    wnids = sorted(line.strip() for line in _lines(folder / "wnids.txt") if line.strip())
     words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
     train = [
         (path, label)

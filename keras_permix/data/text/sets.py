@@ -51,10 +51,7 @@ def load_texts(
         split_seed: Int ≥ 0, seed of the validation part.
         pad_to: Lengths that batches are padded to, as in `TextSource`.
         predicts: "class"; or, for custom sets, "labels" (several per text) or "values" (numbers).
-        labels: Names of the target columns, which hold numbers or, with "labels", 0 or 1.
-            `None`: the column "label" with the number, or with the labels that apply (a list, or
-            words between separators).
-        separator: String between labels. `None`: ";" or "|".
+        labels, separator: As in `listed_images`.
         **files: `train`, `test` and `splits` of a custom set, as in `listed_images`.
 
     Returns:
@@ -96,11 +93,13 @@ def load_texts(
         if files:
             warn_of_missing(name, names, classes[0], "train", stacklevel=2)
             warn_of_missing(name, sorted(classes[0]), classes[1], "test", stacklevel=2)
-    train, watched, test = (
-        (_source(part, read, fields, max_sequence_length, encode, pad_to), None)
-        for part in (rows, held, tests)
-    )
-    return Dataset(name, train, test, names, watched if held else None)
+
+    def source(part):
+        texts = [tuple(row[field] for field in fields) for row in part]
+        texts = [text for (text,) in texts] if len(fields) == 1 else texts
+        return TextSource(texts, list(map(read, part)), max_sequence_length, encode, pad_to), None
+
+    return Dataset(name, source(rows), source(tests), names, source(held) if held else None)
 
 
 def _class_reader(name, rows, labels):
@@ -140,12 +139,6 @@ def _held_out(rows, count, seed):
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[:count].tolist())
     kept = [row for number, row in enumerate(rows) if number not in drawn]
     return kept, [rows[number] for number in sorted(drawn)]
-
-
-def _source(rows, read, fields, max_sequence_length, encode, pad_to):
-    texts = [tuple(row[field] for field in fields) for row in rows]
-    texts = [text[0] for text in texts] if len(fields) == 1 else texts
-    return TextSource(texts, list(map(read, rows)), max_sequence_length, encode, pad_to)
 
 
 def _read_news(path):

@@ -104,13 +104,10 @@ class TextSource(SequenceSource):
         """Return the texts of this source."""
         return [self._texts[i] for i in self.chosen]
 
-    def read(
-        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Return a batch: `(arrays from encode, labels)`."""
-        chosen = self.chosen[indices]
-        inputs = self.encode([self._texts[i] for i in chosen], self.max_sequence_length)
-        return self._trimmed(inputs), self._targets[chosen]
+    def _inputs(self, chosen):
+        return self._trimmed(
+            self.encode([self._texts[i] for i in chosen], self.max_sequence_length)
+        )
 
 
 class TokenSource(SequenceSource):
@@ -163,12 +160,10 @@ class TokenSource(SequenceSource):
         number = self.chosen[index]
         return self._tokens[self._starts[number] :][: self._lengths[number]]
 
-    def read(
-        self, indices: Sequence[int] | np.ndarray, epoch: int = 0, index: int = 0
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Return a batch: `("tokens" and "mask" as from pad_tokens, int32 labels)`."""
-        chosen, columns = self.chosen[indices], np.arange(self.max_sequence_length)
+    def _inputs(self, chosen):
+        """Return "tokens" and "mask" as from `pad_tokens`."""
+        columns = np.arange(self.max_sequence_length)
         mask = columns < self._lengths[chosen, None]
         tokens = np.zeros(mask.shape, "int32")
         tokens[mask] = self._tokens[(self._starts[chosen, None] + columns)[mask]]
-        return self._trimmed({"tokens": tokens, "mask": mask}), self._targets[chosen]
+        return self._trimmed({"tokens": tokens, "mask": mask})
