@@ -69,7 +69,7 @@ def _enhanced(enhancer):
     return lambda picture, amount: enhancer(picture).enhance(1 + BLEND * amount)
 
 
-def _mapped(picture, across, down):
+def _mapped(picture, across=(1, 0, 0), down=(0, 1, 0)):
     """Fill the pixel at (x, y) from the center with the one at `(across, down) @ (x, y, 1)`."""
     x, y = picture.width / 2, picture.height / 2
     rows = [(a, b, c + middle - a * x - b * y) for (a, b, c), middle in ((across, x), (down, y))]
@@ -84,33 +84,21 @@ def _rotated(picture, amount):
     return _mapped(picture, (cos, -sin, 0), (sin, cos, 0))
 
 
-def _solarized(picture, amount):
-    return ImageOps.solarize(picture, round(256 * (1 - abs(amount))))
-
-
-def _posterized(picture, amount):
-    return ImageOps.posterize(picture, 8 - round(POSTERIZE * abs(amount)))
-
-
 # Functions of a picture and a strength from -1 to 1.
 KINDS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
     "identity": lambda picture, _: picture,
     "auto_contrast": lambda picture, _: ImageOps.autocontrast(picture),
     "equalize": lambda picture, _: ImageOps.equalize(picture),
-    "solarize": _solarized,
-    "posterize": _posterized,
+    "solarize": lambda picture, a: ImageOps.solarize(picture, round(256 * (1 - abs(a)))),
+    "posterize": lambda picture, a: ImageOps.posterize(picture, 8 - round(POSTERIZE * abs(a))),
     "color": _enhanced(ImageEnhance.Color),
     "contrast": _enhanced(ImageEnhance.Contrast),
     "brightness": _enhanced(ImageEnhance.Brightness),
     "sharpness": _enhanced(ImageEnhance.Sharpness),
     "rotate": _rotated,
-    "shear_x": lambda picture, amount: _mapped(picture, (1, SHEAR * amount, 0), (0, 1, 0)),
-    "shear_y": lambda picture, amount: _mapped(picture, (1, 0, 0), (SHEAR * amount, 1, 0)),
-    "translate_x": lambda picture, amount: _mapped(
-        picture, (1, 0, TRANSLATE * amount * picture.width), (0, 1, 0)
-    ),
-    "translate_y": lambda picture, amount: _mapped(
-        picture, (1, 0, 0), (0, 1, TRANSLATE * amount * picture.height)
-    ),
+    "shear_x": lambda picture, a: _mapped(picture, across=(1, SHEAR * a, 0)),
+    "shear_y": lambda picture, a: _mapped(picture, down=(SHEAR * a, 1, 0)),
+    "translate_x": lambda picture, a: _mapped(picture, (1, 0, TRANSLATE * a * picture.width)),
+    "translate_y": lambda picture, a: _mapped(picture, down=(0, 1, TRANSLATE * a * picture.height)),
 }
 OPERATIONS = tuple(KINDS.values())
