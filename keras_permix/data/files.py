@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras_permix._typing import StrPath
 from keras_permix.utils.files import read_with_sha256
-from keras_permix.utils.tables import Rows, parse_rows
+from keras_permix.utils.tables import Rows, parse_rows, shown
 
 DATA_VARIABLE = "KERAS_PERMIX_DATA"
 
@@ -115,6 +115,18 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
 def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
     """Read the rows of a file with `parse_rows`; check the SHA-256 of known files."""
     return parse_rows(read_file(path), Path(path), columns)
+
+
+def read_each(rows: Rows, read: Callable[[dict[str, Any]], Any], rule: str) -> list[Any]:
+    """Return `read(row)` of each row. An error states the rule, the row and the reason."""
+    found = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{rule} Received: {shown(row)} ({reason})") from error
+    return found
 
 
 class Files(NamedTuple):

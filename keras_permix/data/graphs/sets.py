@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, Source
-from keras_permix.data.files import Files, read_parts
+from keras_permix.data.files import Files, read_each, read_parts
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
@@ -176,7 +176,11 @@ def read_graphs(rows: list[dict], edge_features: int = 0, name: str = "molecules
         return cached_molecules(name, (str(row["smiles"]).strip() for row in rows))
     edges = (edge for row in rows for edge in row.get("edges", ()) if isinstance(edge, list))
     edge_features = max((len(edge) - 2 for edge in edges), default=0) or edge_features
-    graphs = [_read_graph(row, edge_features) for row in rows]
+    graphs = read_each(
+        rows,
+        lambda row: check_graph(row["nodes"], row["edges"], edge_features),
+        "A graph must have `nodes` and `edges`, or every row a molecule in `smiles`.",
+    )
     for row, (nodes, _) in zip(rows, graphs, strict=True):
         if nodes.shape[1] != graphs[0][0].shape[1]:
             raise ValueError(
@@ -184,13 +188,3 @@ def read_graphs(rows: list[dict], edge_features: int = 0, name: str = "molecules
                 f"{graphs[0][0].shape[1]}. Received: {nodes.shape[1]} in {shown(row)}"
             )
     return graphs
-
-
-def _read_graph(row, edge_features):
-    try:
-        return check_graph(row["nodes"], row["edges"], edge_features)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            "A graph must have `nodes` and `edges`, or every row a molecule in `smiles`. "
-            f"Received: {shown(row)} ({type(error).__name__}: {error})"
-        ) from error

@@ -265,10 +265,6 @@ def _divided(pairs, folder, test_fraction, seed):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
         return hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest()
 
-    if not 0 < test_fraction < 1:
-        raise ValueError(
-            f"`test_fraction` must be between 0 and 1. Received: test_fraction={test_fraction}"
-        )
     files = {}
     for path, label in pairs:
         group = label if isinstance(label, str) else ""

@@ -45,15 +45,8 @@ def tfds_source(
     >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
     tfds = import_extra("tensorflow_datasets", "train", f"The data set {name}")
-
     folder = str(Path(data_dir or DEFAULT_DIR).expanduser())
-    try:
-        builder = tfds.builder(name, data_dir=folder, file_format="array_record")
-    except tfds.core.DatasetNotFoundError as error:
-        raise ValueError(
-            "`name` must be a data set of TFDS, or a set prepared in `data_dir`. "
-            f"Received: name={name!r}, data_dir={folder}"
-        ) from error
+    builder = tfds.builder(name, data_dir=folder, file_format="array_record")
     try:
         builder.download_and_prepare()
     except Exception as error:  # Each source of downloads raises different exceptions.

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_permix.data.cached import cached_arrays
 from keras_permix.data.images.decode import read_image
+from keras_permix.data.images.folders import images_by_class
 
 FOLDER = "tiny-imagenet-200"
 SIZE = 64
@@ -22,21 +23,15 @@ def read_tiny_imagenet(folder):
     classes in the order of the folders of `train/`. A name is the first word in `words.txt`. Equal
     names get the name of the folder, as in "crane (n02012849)".
     """
-    wnids = sorted(line.strip() for line in _lines(folder / "wnids.txt") if line.strip())
+    images = images_by_class(folder / "train")
+    wnids = sorted({wnid for _, wnid in images})
     words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
-    train = [
-        (path, label)
-        for label, wnid in enumerate(wnids)
-        for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"))
-    ]
-    empty = set(range(len(wnids))) - {label for _, label in train}
-    if empty or not wnids or not set(wnids) <= set(words):
+    if missing := sorted(set(wnids) - set(words)):
         raise ValueError(
-            "Each class of `wnids.txt` must have images in `train/WNID/images/` and a line in "
-            f"`words.txt`. {HOW} Received: {folder}, without images of "
-            f"{[wnids[n] for n in sorted(empty)][:8]}, without names of "
-            f"{sorted(set(wnids) - set(words))[:8]}"
+            "Each class of `train/` must have a line in `words.txt`. "
+            f"{HOW} Received: {folder}, without names of {missing[:8]}"
         )
+    train = [(path, wnids.index(wnid)) for path, wnid in images]
     parts = {"train": train, "val": _annotated(folder, wnids)}
     content = f"{DECODED}\n" + "".join(
         f"{label} {path.name} {path.stat().st_size}\n"
@@ -62,7 +57,7 @@ def _annotated(folder, wnids):
     wrong = [row for row in rows if len(row) < 2 or row[1] not in wnids]
     if wrong or not rows:
         raise ValueError(
-            "A line of `val_annotations.txt` must name a file and its class, one of `wnids.txt`. "
+            "A line of `val_annotations.txt` must name a file and its class, as in `train/`. "
             f"{HOW} Received: {(wrong or ['no line'])[0]} in {text}"
         )
     return [(folder / "val/images" / row[0], wnids.index(row[1])) for row in rows]

@@ -11,10 +11,9 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.cached import cached_arrays, draw_rounds
 from keras_permix.data.dataset import Dataset, split_source
-from keras_permix.data.files import find_layout, read_rows
+from keras_permix.data.files import find_layout, read_each, read_rows
 from keras_permix.data.lra.listops_trees import draw_listops
 from keras_permix.data.text.sources import TokenSource
-from keras_permix.utils.tables import shown
 
 # The index of a token is its id; 0 is padding.
 LISTOPS_VOCABULARY = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
@@ -211,17 +210,11 @@ def _read(path):
     rows = read_rows(path)
     if not rows:
         raise ValueError(f"A file of ListOps must not be empty. Received: {path} without rows")
-    found = []
-    for row in rows:
-        try:
-            answer = DIGITS.index(str(row.get("Target")).strip())
-            found.append((encode_listops(row.get("Source") or ""), answer))
-        except ValueError as error:
-            raise ValueError(
-                'A row of ListOps must have a "Source" of tokens and a "Target" from 0 to 9. '
-                f"Received: {shown(row)} ({error})"
-            ) from error
-    return found
+    return read_each(
+        rows,
+        lambda row: (encode_listops(row["Source"]), DIGITS.index(row["Target"].strip())),
+        'A row of ListOps must have a "Source" of tokens and a "Target" from 0 to 9.',
+    )
 
 
 def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -154,7 +154,7 @@ class _Path:
 
     def _lay(self, tails, angles, gaps, obstacles):
         steps = gaps + self.rules.dash_length
-        points = _between(tails, angles, np.zeros_like(steps), steps)  # (pictures, tries, n, 2)
+        points = _along(tails, angles, steps)  # (pictures, tries, n, 2)
         free = ~_at(obstacles, points, self.rules).any(axis=-1)
         pictures, chosen = np.arange(len(tails)), free.argmax(axis=1)
         self.whole &= free.any(axis=1)
@@ -170,11 +170,10 @@ def _direction(angles):
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1)
 
 
-def _between(tails, angles, begins, ends):
+def _along(tails, angles, lengths):
     """Return points on lines, at most one pixel apart, on a new axis before the last."""
-    count = 2 + int(np.ceil(np.max(ends - begins, initial=0)))
-    share = np.linspace(0, 1, count)
-    along = begins[:, None] + (ends - begins)[:, None] * share
+    count = 2 + int(np.ceil(np.max(lengths, initial=0)))
+    along = lengths[:, None] * np.linspace(0, 1, count)
     return tails[..., None, :] + along[:, None, :, None] * _direction(angles)[..., None, :]
 
 

@@ -6,10 +6,9 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import find_layout, read_rows
+from keras_permix.data.files import find_layout, read_each, read_rows
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts
-from keras_permix.utils.tables import shown
 
 FILES = ("new_aan_pairs.train.tsv", "new_aan_pairs.eval.tsv", "new_aan_pairs.test.tsv")
 COLUMNS = ("class", "id", "id2", "text", "text2")
@@ -68,10 +67,6 @@ def _read(path):
     rows = read_rows(path, COLUMNS)
     if not rows:
         raise ValueError(f"A file of pairs must not be empty. Received: {path} without lines")
-    for row in rows:
-        if len(row) < len(COLUMNS) or row["class"] not in CLASSES:
-            raise ValueError(
-                "A line must have a class of 0 or 1, two ids and two texts, separated by tabs. "
-                f"Received: {shown(row)}"
-            )
-    return [(row["text"], row["text2"]) for row in rows], [CLASSES[row["class"]] for row in rows]
+    rule = "A line must have a class of 0 or 1, two ids and two texts, separated by tabs."
+    classes = read_each(rows, lambda row: CLASSES[row["class"]], rule)
+    return read_each(rows, lambda row: (row["text"], row["text2"]), rule), classes

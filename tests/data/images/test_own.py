@@ -182,7 +182,7 @@ def test_unreadable_image_raises(tmp_path):
         ({"a": 2, "b": 0}, {}, ValueError, "must contain images.*none in .*pets/b"),
         ({"a": 4}, {}, ValueError, r"at least two classes.*\['a'\] for training"),
         ({"a": 4, "b": 1}, {}, ValueError, "leave at least one image per class.*1 images of 'b'"),
-        ({"a": 2, "b": 2}, {"test_fraction": 1.5}, ValueError, "between 0 and 1.*1.5"),
+        ({"a": 2, "b": 2}, {"test_fraction": 1.5}, ValueError, "leave at least one image.*1.5"),
         ({"a": 2, "b": 2}, {"test_fraction": None}, FileNotFoundError, "no folder .*pets/train"),
         ({"a": 2, "b": 2}, {"path": "cats"}, FileNotFoundError, "no folder .*cats"),
         ({"train": 2, "Val": 2}, {}, ValueError, r"named like parts.*\['Val', 'train'\]"),
