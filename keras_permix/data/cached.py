@@ -33,13 +33,6 @@ def cached_arrays(
     `content`, the bytes that determine the arrays. The folder is written atomically and can be
     deleted at any time. If it cannot be written, the arrays are made on every call, with a warning.
     Sets of fewer than 10,000 samples (`count`) are not cached.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data.cached import cached_arrays
-    >>> cached_arrays("squares", b"0 to 3", lambda: {"x": np.arange(4) ** 2})["x"].tolist()
-    [0, 1, 4, 9]
     """
     if count < MANY:
         return make()

@@ -23,12 +23,6 @@ def target_reader(
     "labels", they hold 0 or 1; by default, the column "label" holds the labels that apply (a list
     in JSON lines, or words between separators). The separator is ";", or else "|", if it occurs.
     `rows` are those of the training part. `read` raises errors for invalid rows.
-
-    Example:
-
-    >>> names, read = target_reader([{"label": "cat;red"}, {"label": "dog"}], "labels")
-    >>> names, read({"label": "red; dog"})
-    (('cat', 'dog', 'red'), (0.0, 1.0, 1.0))
     """
     check_choice("predicts", predicts, PREDICTS)
     if isinstance(labels, str):

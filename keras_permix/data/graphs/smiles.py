@@ -17,15 +17,11 @@ FEATURE_VERSION = "2"  # increase it if the same SMILES give other arrays
 
 
 class Feature(NamedTuple):
-    """Describe a feature of an atom or bond.
+    """Describe a feature of an atom or bond: the index of a value in `known`, else its length."""
 
-    The feature is the index in `known` of the value that RDKit's method `method` returns. `known`
-    holds values, or names of RDKit's enumeration `names`. Other values have the index `len(known)`.
-    """
-
-    method: str
-    known: Any
-    names: str | None = None
+    method: str  # of RDKit, returns the value
+    known: Any  # values, or names of an enumeration
+    names: str | None = None  # RDKit's enumeration
 
 
 ATOM_FEATURES = (
@@ -112,16 +108,6 @@ class FlatGraphs:
 
     `nodes` and `edges` are arrays of those of all graphs, and `sizes`, `(graphs, 2)`, are their
     numbers in each graph.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data.graphs.smiles import FlatGraphs
-    >>> nodes, edges = np.arange(3)[:, None], np.array([[0, 1, 0]])
-    >>> graphs = FlatGraphs(nodes, edges, sizes=np.array([[1, 0], [2, 1]]))
-    >>> nodes, edges = graphs[1]
-    >>> nodes.tolist(), edges.tolist()
-    ([[1], [2]], [[0, 1, 0]])
     """
 
     def __init__(self, nodes: np.ndarray, edges: np.ndarray, sizes: np.ndarray) -> None:

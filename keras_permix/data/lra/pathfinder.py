@@ -16,25 +16,17 @@ from keras_permix.data.lra.pathfinder_paths import Rules, draw_paths, draw_pixel
 
 PATHFINDER_LABELS = ("two paths", "one path")
 AT_ONCE = 2**18  # pixels of pictures drawn at once
-# Side of the pictures -> defaults, those of the Long Range Arena.
-SIZES: dict[int, dict[str, Any]] = {
-    32: dict(
-        dash_length=2, dash_thickness=0.5, gap=1, dot_radius=1.5, seed_distance=7, distractors=5,
-        contrast=0.75,
-    ),
-    64: dict(
-        dash_length=5, dash_thickness=1, gap=1, dot_radius=2.5, seed_distance=12, distractors=4,
-        contrast=0.8,
-    ),
-    128: dict(
-        dash_length=5, dash_thickness=1.5, gap=(2, 3), dot_radius=3, seed_distance=20,
-        distractors=7, contrast=0.9,
-    ),
-    256: dict(
-        dash_length=5, dash_thickness=2, gap=3, dot_radius=5, seed_distance=27, distractors=6,
-        contrast=1.0,
-    ),
-}  # fmt: skip
+NAMES = (
+    "dash_length", "dash_thickness", "gaps", "dot_radius", "seed_distance", "distractors",
+    "contrast",
+)  # fmt: skip
+# Side of the pictures -> defaults of these, those of the Long Range Arena.
+SIZES: dict[int, tuple[Any, ...]] = {
+    32: (2, 0.5, 1, 1.5, 7, 5, 0.75),
+    64: (5, 1, 1, 2.5, 12, 4, 0.8),
+    128: (5, 1.5, (2, 3), 3, 20, 7, 0.9),
+    256: (5, 2, 3, 5, 27, 6, 1.0),
+}
 
 
 def generated_pathfinder(
@@ -104,18 +96,15 @@ def generated_pathfinder(
     are those of [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
     counts = (train, validation, test)
-    given = {
-        "distractors": distractors,
-        "dash_length": dash_length,
-        "dash_thickness": dash_thickness,
-        "gap": gap,
-        "dot_radius": dot_radius,
-        "seed_distance": seed_distance,
-        "contrast": contrast,
-    }
+    given = (
+        dash_length, dash_thickness, gap, dot_radius, seed_distance, distractors, contrast
+    )  # fmt: skip
     usual = SIZES[max([size for size in SIZES if size <= image_size], default=32)]
-    chosen = usual | {name: value for name, value in given.items() if value is not None}
-    gaps = chosen.pop("gap")
+    chosen: dict[str, Any] = {
+        name: default if value is None else value
+        for name, value, default in zip(NAMES, given, usual, strict=True)
+    }
+    gaps = chosen.pop("gaps")
     rules = Rules(
         image_size=image_size,
         contour_length=contour_length,
