@@ -127,8 +127,7 @@ class Augmentation:
             images: Array of uint8 or floats `(batch, height, width, channels)`, levels 0 to 255.
                 RandAugment takes images with one channel or three, and rounds floats.
             labels: Int array `(batch,)`.
-            epoch: Int ≥ 0.
-            index: Int ≥ 0.
+            epoch, index: Int ≥ 0.
 
         Returns:
             `(images, labels)`. Images keep their dtype after crop and flip, are uint8 after

@@ -57,9 +57,9 @@ def folder_images(
 
     Raises:
         FileNotFoundError: If the folder does not exist.
-        ValueError: If a class has no images, or images cannot be read. If there are fewer than two
-            classes, or a class occurs only in testing. If `test_fraction` leaves a part of a class
-            empty or conflicts with `splits`.
+        ValueError: If a class has no images or occurs only in testing, images cannot be read, or
+            there are fewer than two classes. If `test_fraction` leaves a part of a class empty or
+            conflicts with `splits`.
 
     Example:
 
@@ -100,8 +100,7 @@ def listed_images(
     `predicts`, a row holds several labels, or numbers.
 
     Args:
-        name: Str, name of the set.
-        image_size: Int, side in pixels to which images are resized.
+        name, image_size: As in `folder_images`.
         data_dir: Folder that `train` and `test` are relative to. Default: the current folder.
         train, test: Lists of the training and test images. With `test=None`, `train` is split by
             `test_fraction`.

@@ -82,9 +82,7 @@ def tfds_images(
         image_size: Int, side of the images in pixels.
         data_dir: As in `tfds_source`.
         splits: Tuple of the splits for training and testing.
-        seed: Int ≥ 0, seed of the random crops. Default: 0.
-        random_crop: Bool, whether to crop training images at random. Test images are cropped
-            centrally. Default: `True`.
+        seed, random_crop: As in `folder_images`. Default: 0, `True`.
 
     Returns:
         A `Dataset` of parts `(RecordSource, None)`.

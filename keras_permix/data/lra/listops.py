@@ -167,9 +167,8 @@ def load_listops(
     2,000 rows. The column "Source" holds a text for `encode_listops`, "Target" its result.
 
     Args:
-        max_sequence_length: Int, tokens of a padded sequence.
+        max_sequence_length, pad_to: As in `generated_listops`.
         data_dir: Folder of the files. `None`: the folder in `KERAS_PERMIX_DATA`.
-        pad_to: Lengths that batches are padded to, as in `TokenSource`. Default: `()`.
 
     Returns:
         A `Dataset` of parts `(TokenSource, None)`, with a `validation` part.

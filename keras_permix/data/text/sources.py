@@ -117,12 +117,10 @@ class TokenSource(SequenceSource):
         tokens: Integer array `(tokens,)`, all sequences concatenated.
         lengths: Int array `(sequences,)`, tokens per sequence.
         labels: Int array `(sequences,)`.
-        max_sequence_length: Int, tokens of a padded sequence; longer sequences are truncated.
-        pad_to: Ascending lengths below `max_sequence_length`, as in `TextSource`. Default: `()`.
+        max_sequence_length, pad_to: As in `TextSource`. Longer sequences are truncated.
 
     Raises:
-        ValueError: If the sizes do not match, or `pad_to` is not ascending and below
-            `max_sequence_length`.
+        ValueError: If the sizes do not match, or as in `TextSource`.
 
     Example:
 
