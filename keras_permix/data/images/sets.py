@@ -122,8 +122,8 @@ def _read_idx(path):
     blob = read_file(path)
     try:
         blob = unpack(blob, path.suffix)
-        if blob[:3] != UINT8:
-            raise ValueError(f"it begins with {blob[:3].hex()}, not {UINT8.hex()}")
+        if blob[:3] != b"\0\0\x08":  # unsigned bytes
+            raise ValueError(f"it begins with {blob[:3].hex()}, not 000008")
         shape = np.frombuffer(blob, ">u4", blob[3], offset=4)
         return np.frombuffer(blob, "uint8", offset=4 + 4 * blob[3]).reshape(shape)
     except (ValueError, IndexError, EOFError, OSError, zlib.error) as error:
@@ -132,7 +132,6 @@ def _read_idx(path):
         ) from error
 
 
-UINT8 = bytes((0, 0, 8))  # the start of an idx file of unsigned bytes
 PIECES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 MNIST_FORMS = tuple(
     tuple(pattern.format(piece) for piece in PIECES)

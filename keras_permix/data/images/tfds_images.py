@@ -1,13 +1,9 @@
 """Read image sets of TensorFlow Datasets: prepared once, then read without TensorFlow."""
 
-from pathlib import Path
-
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.images.records import RecordSource, ResizeCrop, Transform
 from keras_permix.utils.checks import import_extra
-
-DEFAULT_DIR = "~/tensorflow_datasets"  # as in TFDS, to name it in an error
 
 
 def tfds_source(
@@ -45,13 +41,12 @@ def tfds_source(
     >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
     tfds = import_extra("tensorflow_datasets", "train", f"The data set {name}")
-    folder = str(Path(data_dir or DEFAULT_DIR).expanduser())
-    builder = tfds.builder(name, data_dir=folder, file_format="array_record")
+    builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
     try:
         builder.download_and_prepare()
     except Exception as error:  # Each source of downloads raises different exceptions.
         raise ConnectionError(
-            f"{name} could not be downloaded and prepared in {folder}. This requires a connection "
+            f"{name} could not be prepared in {builder.data_dir}. This requires a connection "
             "and TensorFlow once; TFDS' catalog lists sets that must be downloaded by hand. "
             f"Received: {type(error).__name__}: {error}"
         ) from error
