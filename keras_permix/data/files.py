@@ -117,16 +117,13 @@ def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
     return parse_rows(read_file(path), Path(path), columns)
 
 
-def read_each(rows: Rows, read: Callable[[dict[str, Any]], Any], rule: str) -> list[Any]:
-    """Return `read(row)` of each row. An error states the rule, the row and the reason."""
-    found = []
-    for row in rows:
-        try:
-            found.append(read(row))
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise ValueError(f"{rule} Received: {shown(row)} ({reason})") from error
-    return found
+def read_row(row: dict[str, Any], read: Callable[[dict[str, Any]], Any], rule: str) -> Any:
+    """Return `read(row)`. An error states the rule, the row and the reason."""
+    try:
+        return read(row)
+    except (LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{rule} Received: {shown(row)} ({reason})") from error
 
 
 class Files(NamedTuple):

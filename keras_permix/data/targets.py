@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from keras_permix.data.files import read_row
 from keras_permix.utils.checks import check_choice
 from keras_permix.utils.tables import SEPARATORS, Rows, shown
 
@@ -29,8 +30,7 @@ def target_reader(
         raise ValueError(f"`labels` must be a list of names. Received: labels={labels!r}")
     if predicts == "values" or labels:
         columns = tuple(labels or ("label",))
-        read = number_of if predicts == "values" else _flag_of
-        return columns, lambda row: tuple(read(row, column) for column in columns)
+        return columns, number_reader(columns, flags=predicts == "labels")
     found = (mark for mark in SEPARATORS for row in rows if mark in str(row.get("label")))
     mark = separator or next(found, None)
     names = tuple(sorted({label for row in rows for label in _labels_of(row, mark)}))
@@ -42,28 +42,22 @@ def target_reader(
     return names, lambda row: _flags_of(row, mark, names)
 
 
-def number_of(row: dict[str, Any], column: str) -> float:
-    """Return the finite number in a column of a row."""
-    try:
-        number = float(row[column])
-        if not math.isfinite(number):
-            raise ValueError(f"{number} is not finite")
-        return number
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"Every row must have a number in the column {column!r}. For other columns, set "
-            f"`labels`. Received: {shown(row)} ({type(error).__name__}: {error})"
-        ) from error
+def number_reader(columns: Sequence[str], flags: bool = False) -> Callable[..., Target]:
+    """Return a function from a row to the finite numbers, or 0 and 1, in some columns."""
+    kind = "0 or 1" if flags else "a number"
+    rule = (
+        f"Every row must have {kind} in the columns {list(columns)}. For other columns, set "
+        "`labels`."
+    )
 
+    def read(row):
+        numbers = tuple(float(row[column]) for column in columns)
+        for number in numbers:
+            if number not in (0.0, 1.0) if flags else not math.isfinite(number):
+                raise ValueError(f"{number}")
+        return numbers
 
-def _flag_of(row, column):
-    number = number_of(row, column)
-    if number not in (0.0, 1.0):
-        raise ValueError(
-            f"Every row must have 0 or 1 in the column {column!r} of `labels`. "
-            f"Received: {shown(row)}"
-        )
-    return number
+    return lambda row: read_row(row, read, rule)
 
 
 def _flags_of(row, separator, names):

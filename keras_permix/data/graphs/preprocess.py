@@ -92,15 +92,12 @@ def check_graph(
     """Return the checked `nodes` and `edges` of `preprocess_graph`, with a feature per edge."""
     nodes, width = _integers("nodes", nodes), 2 + (edge_features or 0)
     edges = _integers("edges", edges).reshape(len(edges), -1 if len(edges) else width)
-    if nodes.ndim != 2 or not nodes.size or edges.ndim != 2 or edges.shape[1] < 2:
+    are_tables = nodes.ndim == 2 and nodes.size and edges.ndim == 2 and edges.shape[1] >= 2
+    wanted = edges.shape[-1] - 2 if edge_features is None else edge_features
+    if not are_tables or max(edges.shape[1] - 2, 1) != max(wanted, 1):
         raise ValueError(
             "`nodes` must be (nodes, node_features), and `edges` (edges, 2 + edge_features). "
-            f"Received: shapes {nodes.shape} and {edges.shape}"
-        )
-    if edge_features is not None and max(edges.shape[1] - 2, 1) != max(edge_features, 1):
-        raise ValueError(
-            f"`edges` must have `edge_features` features. Received: {edges.shape[1] - 2} features, "
-            f"edge_features={edge_features}"
+            f"Received: shapes {nodes.shape} and {edges.shape}, edge_features={edge_features}"
         )
     values = np.concatenate([nodes.ravel(), edges[:, 2:].ravel()])
     ends = edges[:, :2]

@@ -8,12 +8,12 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, Source
-from keras_permix.data.files import Files, read_each, read_parts
+from keras_permix.data.files import Files, read_parts, read_row
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
 from keras_permix.data.graphs.smiles import cached_molecules
-from keras_permix.data.targets import number_of
+from keras_permix.data.targets import number_reader
 from keras_permix.utils.tables import shown
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018
@@ -157,7 +157,8 @@ def load_graphs(
     rows = [*train, *test] if is_split else train
     graphs = read_graphs(rows, name=name)
     taken = [columns.get(y, (y, 1.0))[:2] for y in labels]
-    targets = [[factor * number_of(row, y) for y, factor in taken] for row in rows]
+    read = number_reader([column for column, _ in taken])
+    targets = np.array([read(row) for row in rows]) * [factor for _, factor in taken]
     nodes = max(len(atoms) for atoms, _ in graphs)
     source = GraphSource(graphs, targets, nodes, hops or min(max(nodes - 1, 1), MAX_HOPS))
     count = len(rows)
@@ -176,11 +177,12 @@ def read_graphs(rows: list[dict], edge_features: int = 0, name: str = "molecules
         return cached_molecules(name, (str(row["smiles"]).strip() for row in rows))
     edges = (edge for row in rows for edge in row.get("edges", ()) if isinstance(edge, list))
     edge_features = max((len(edge) - 2 for edge in edges), default=0) or edge_features
-    graphs = read_each(
-        rows,
-        lambda row: check_graph(row["nodes"], row["edges"], edge_features),
-        "A graph must have `nodes` and `edges`, or every row a molecule in `smiles`.",
-    )
+    rule = "A graph must have `nodes` and `edges`, or every row a molecule in `smiles`."
+
+    def read(row):
+        return check_graph(row["nodes"], row["edges"], edge_features)
+
+    graphs = [read_row(row, read, rule) for row in rows]
     for row, (nodes, _) in zip(rows, graphs, strict=True):
         if nodes.shape[1] != graphs[0][0].shape[1]:
             raise ValueError(

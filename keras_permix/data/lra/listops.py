@@ -11,7 +11,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.cached import cached_arrays, draw_rounds
 from keras_permix.data.dataset import Dataset, split_source
-from keras_permix.data.files import find_layout, read_each, read_rows
+from keras_permix.data.files import find_layout, read_row, read_rows
 from keras_permix.data.lra.listops_trees import draw_listops
 from keras_permix.data.text.sources import TokenSource
 
@@ -209,11 +209,12 @@ def _read(path):
     rows = read_rows(path)
     if not rows:
         raise ValueError(f"A file of ListOps must not be empty. Received: {path} without rows")
-    return read_each(
-        rows,
-        lambda row: (encode_listops(row["Source"]), DIGITS.index(row["Target"].strip())),
-        'A row of ListOps must have a "Source" of tokens and a "Target" from 0 to 9.',
-    )
+    rule = 'A row of ListOps must have a "Source" of tokens and a "Target" from 0 to 9.'
+    return [read_row(row, _tokens_and_answer, rule) for row in rows]
+
+
+def _tokens_and_answer(row):
+    return encode_listops(row["Source"]), DIGITS.index(row["Target"].strip())
 
 
 def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]:

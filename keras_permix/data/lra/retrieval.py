@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.files import find_layout, read_each, read_rows
+from keras_permix.data.files import find_layout, read_row, read_rows
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts
 
@@ -68,5 +68,5 @@ def _read(path):
     if not rows:
         raise ValueError(f"A file of pairs must not be empty. Received: {path} without lines")
     rule = "A line must have a class of 0 or 1, two ids and two texts, separated by tabs."
-    classes = read_each(rows, lambda row: CLASSES[row["class"]], rule)
-    return read_each(rows, lambda row: (row["text"], row["text2"]), rule), classes
+    pairs = [read_row(row, lambda row: (row["text"], row["text2"]), rule) for row in rows]
+    return pairs, [read_row(row, lambda row: CLASSES[row["class"]], rule) for row in rows]
