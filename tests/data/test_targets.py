@@ -56,10 +56,10 @@ READERS = {
 @pytest.mark.parametrize(
     ("predicts", "column", "values", "labels", "message"),
     [
-        ("values", "label", ("1.5", "two"), None, "a number in the columns .'label'.*'two'.*line 3"),
-        ("values", "label", ("1.5", "nan"), None, "a number in the columns .'label'.*'nan'.*line 3"),
-        ("values", "age", ("1.5", "inf"), ["age"], "a number in the columns .'age'.*'inf'.*line 3"),
-        ("values", "age", ("1.5", ""), ["age"], "a number in the columns .'age'.*line 3"),
+        ("values", "label", ("1.5", "two"), None, "number in the columns .'label'.*'two'.*line 3"),
+        ("values", "label", ("1.5", "nan"), None, "number in the columns .'label'.*'nan'.*line 3"),
+        ("values", "age", ("1.5", "inf"), ["age"], "number in the columns .'age'.*'inf'.*line 3"),
+        ("values", "age", ("1.5", ""), ["age"], "number in the columns .'age'.*line 3"),
         ("labels", "cat", ("1", "2"), ["cat"], "0 or 1 in the columns .'cat'.*'2'.*line 3"),
         ("labels", "label", ("", ""), None, "At least one row must have a label.*line 2"),
     ],

@@ -67,8 +67,6 @@ class GraphSource(Source):
 
     def of_one_shape(self) -> Self:
         """Return a source that pads all batches to the largest graph and its longest path."""
-        if self.nodes and self.hops:
-            return self
         one = copy.copy(self)
         largest = max(len(self.graphs[index][0]) for index in self.chosen)
         one.nodes = self.nodes or largest
