@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -219,35 +219,31 @@ def _tokens_and_answer(row):
 
 def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]:
     """Generate the first `total` different sequences of a seed."""
-    rows, answers = zip(*itertools.islice(_different(seed, rules), total), strict=True)
+    found: dict[bytes, Any] = {}  # digest -> a sequence and its result, in the order of drawing
+    empty = stale = 0  # successive rounds without a sequence, and successive repeated sequences
+    for drawn in draw_rounds(lambda rng: draw_listops(rng, TREES, **rules), seed):
+        before = len(found)
+        for tokens, lengths, answers in drawn:
+            for row, answer in zip(np.split(tokens, np.cumsum(lengths)), answers, strict=False):
+                digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+                found.setdefault(digest, (row, answer))
+        if len(found) >= total:
+            break
+        kept = sum(len(answers) for _, _, answers in drawn)
+        empty = 0 if kept else empty + 1
+        stale = stale + kept if len(found) == before else 0
+        if empty == ROUNDS_WITHOUT or stale > REPEATED * len(found):
+            raise ValueError(
+                "Too few different sequences exist. Request fewer sequences, or allow longer and "
+                f"deeper ones. Received: {rules}, which give {len(found)} sequences, then {stale} "
+                f"repeated ones, or none in {empty * len(drawn) * TREES} trees"
+            )
+    rows, answers = zip(*itertools.islice(found.values(), total), strict=True)
     return {
         "tokens": np.concatenate(rows),
         "lengths": np.array([len(row) for row in rows], "int32"),
         "answers": np.array(answers, "uint8"),
     }
-
-
-def _different(seed: int, rules: dict[str, Any]) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield different sequences with their results, in the order in which they are drawn."""
-    seen: set[bytes] = set()
-    empty = stale = 0  # successive rounds without a sequence, and successive repeated sequences
-    for drawn in draw_rounds(lambda rng: draw_listops(rng, TREES, **rules), seed):
-        before = len(seen)
-        for tokens, lengths, answers in drawn:
-            for row, answer in zip(np.split(tokens, np.cumsum(lengths)), answers, strict=False):
-                digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
-                if digest not in seen:
-                    seen.add(digest)
-                    yield row, answer
-        kept = sum(len(answers) for _, _, answers in drawn)
-        empty = 0 if kept else empty + 1
-        stale = stale + kept if len(seen) == before else 0
-        if empty == ROUNDS_WITHOUT or stale > REPEATED * len(seen):
-            raise ValueError(
-                "Too few different sequences exist. Request fewer sequences, or allow longer and "
-                f"deeper ones. Received: {rules}, which give {len(seen)} sequences, then {stale} "
-                f"repeated ones, or none in {empty * len(drawn) * TREES} trees"
-            )
 
 
 def _check_numbers(counts, max_sequence_length, seed, rules):

@@ -1,8 +1,7 @@
 """Generate or read Pathfinder and Path-X: decide if two dots are the ends of one dashed path."""
 
-import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,29 +196,29 @@ def _listed(text, folder):
 
 def _make(total: int, seed: int, rules: Rules) -> dict[str, np.ndarray]:
     """Generate the first `total` pictures of a seed."""
-    images = np.empty((total, rules.image_size, rules.image_size, 1), "uint8")
-    labels = np.empty(total, "int32")
-    for number, (image, label) in enumerate(itertools.islice(_pictures(seed, rules), total)):
-        images[number], labels[number] = image, label
-    return {"images": images, "labels": labels}
-
-
-def _pictures(seed: int, rules: Rules) -> Iterator[tuple[np.ndarray, int]]:
     at_once = max(16, AT_ONCE // rules.image_size**2)
-    for drawn in draw_rounds(lambda rng: _draw(rng, at_once, rules), seed):
-        if not any(len(images) for images, _ in drawn):
+    images = np.empty((total, rules.image_size, rules.image_size, 1), "uint8")
+    labels, start = np.empty(total, "int32"), 0
+
+    def draw(rng):
+        drawn = draw_paths(rng, at_once, rules)
+        return draw_pixels(drawn, rules), drawn.labels
+
+    for drawn in draw_rounds(draw, seed):
+        if not any(len(classes) for _, classes in drawn):
             raise ValueError(
                 "Two long paths must fit into a picture. Reduce `contour_length`, or increase "
                 "`image_size`. "
                 f"Received: {rules}, without a picture in {len(drawn) * at_once} attempts"
             )
-        for images, labels in drawn:
-            yield from zip(images, labels, strict=True)
-
-
-def _draw(rng, pictures, rules):
-    drawn = draw_paths(rng, pictures, rules)
-    return draw_pixels(drawn, rules), drawn.labels
+        for pixels, classes in drawn:
+            count = min(len(classes), total - start)
+            images[start : start + count] = pixels[:count]
+            labels[start : start + count] = classes[:count]
+            start += count
+        if start == total:
+            break
+    return {"images": images, "labels": labels}
 
 
 def _check_numbers(counts, seed, rules):
