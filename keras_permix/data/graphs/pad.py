@@ -93,12 +93,10 @@ def pad_graphs(
 def _pad(graph, name, nodes, hops):
     """Return an array of a graph, counted from 1 except edge types, and padded with zeros."""
     array = np.asarray(graph[name]) + (name != "attn_edge_type")
-    if name == "edge_input":
-        array = array[:, :, :hops]
     node_axes, _ = AXES[name]
-    shape = (nodes,) * node_axes + array.shape[node_axes:]
+    shape = [nodes] * node_axes + [*array.shape[node_axes:]]
     if name == "edge_input":
-        shape = (nodes, nodes, hops, shape[3])
+        array, shape[2] = array[:, :, :hops], hops
     padded = np.zeros(shape, "int32")
     padded[tuple(map(slice, array.shape))] = array
     return padded

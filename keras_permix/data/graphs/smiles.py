@@ -130,8 +130,8 @@ class FlatGraphs:
 
 def cached_molecules(name: str, smiles: Iterable[str]) -> FlatGraphs:
     """Parse molecules as `parse_smiles` does, and cache the graphs of large sets."""
-    smiles = list(smiles)
-    content = "\n".join([FEATURE_VERSION, rdkit_version(), *smiles]).encode()
+    smiles, version = list(smiles), _rdkit()[1].rdkitVersion  # features depend on it
+    content = "\n".join([FEATURE_VERSION, version, *smiles]).encode()
     arrays = cached_arrays(name, content, lambda: _parse_flat(smiles, MAX_ATOMS), len(smiles))
     return FlatGraphs(**arrays)
 
@@ -223,11 +223,6 @@ def element_symbols(numbers: Iterable[int]) -> str:
     table = _rdkit()[0].GetPeriodicTable()
     last = len(ATOM_FEATURES[ATOMIC_NUMBER].known)
     return ", ".join(table.GetElementSymbol(int(n)) if n <= last else "*" for n in numbers)
-
-
-def rdkit_version() -> str:
-    """Return the version of RDKit, on which features depend."""
-    return _rdkit()[1].rdkitVersion
 
 
 def _rdkit():

@@ -58,7 +58,7 @@ def test_large_sets_are_parsed_once(parsed, tmp_path, monkeypatch):
 
 def test_other_rdkit_version_parses_again(parsed, monkeypatch):
     cached_molecules("some", SMILES)
-    monkeypatch.setattr(smiles, "rdkit_version", lambda: "another")
+    monkeypatch.setattr("rdkit.rdBase.rdkitVersion", "another")
     cached_molecules("some", SMILES)
     assert parsed == [4, 4]
 
