@@ -155,7 +155,9 @@ class _Path:
     def _lay(self, tails, angles, gaps, obstacles):
         steps = gaps + self.rules.dash_length
         points = _along(tails, angles, steps)  # (pictures, tries, n, 2)
-        free = ~_at(obstacles, points, self.rules).any(axis=-1)
+        found = _pixels(points, self.rules)
+        every = np.arange(len(obstacles))[:, None, None]  # or one mask for all pictures
+        free = ~obstacles[every, found[..., 0], found[..., 1]].any(axis=-1)
         pictures, chosen = np.arange(len(tails)), free.argmax(axis=1)
         self.whole &= free.any(axis=1)
         self.angles = angles[pictures, chosen]
@@ -188,13 +190,6 @@ def _pixels(points, rules):
     """Return the indices of points in arrays of pixels; points outside move to the edge."""
     near = np.clip(np.rint(points), -1, rules.image_size)
     return near.astype("int32") + rules.frame
-
-
-def _at(array, points, rules):
-    """Return values at points `(pictures, …, 2)` of an array for all pictures or for each."""
-    found = _pixels(points, rules)
-    pictures = np.arange(len(array)).reshape(-1, *(1,) * (points.ndim - 2))
-    return array[pictures, found[..., 0], found[..., 1]]
 
 
 def _stamp(array, points, value, radius, rules):
