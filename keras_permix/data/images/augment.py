@@ -29,15 +29,18 @@ RULES = {
     "crop_padding": ("an integer, 0 or more", lambda value: isinstance(value, int) and value >= 0),
     "flip": ("True or False", lambda value: isinstance(value, bool)),
     "randaugment": (
-        "a dict of num_ops and factor", lambda value: _has_only(value, "num_ops", "factor")
+        "a dict of num_ops and factor",
+        lambda value: _has_only(value, "num_ops", "factor"),
     ),
     "layers": (
         "a list of dicts with class_name or registered_name, and config",
-        lambda value: isinstance(value, list | tuple)
-        and all(_has_only(one, "class_name", "registered_name", "config") for one in value),
+        lambda value: (
+            isinstance(value, list | tuple)
+            and all(_has_only(one, "class_name", "registered_name", "config") for one in value)
+        ),
     ),
     **dict.fromkeys(("erasing", "mixup", "cutmix"), ("a number from 0 to 1", _is_share)),
-}  # fmt: skip
+}
 
 
 def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Augmentation":
