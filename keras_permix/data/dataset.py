@@ -24,8 +24,7 @@ class Dataset:
             is given as `(source, None)`; `source[start:stop]` and `source[indices]` select samples.
         test: Tuple like `train`, for testing.
         labels: Tuple of str, names of the classes, labels or regression targets.
-        validation: Tuple like `train`, for model selection. `None`: training reports scores on
-            `test`.
+        validation: Tuple like `train`, for model selection. `None`: `test` is scored instead.
 
     Example:
 

@@ -22,11 +22,9 @@ class Pipeline(keras.utils.PyDataset):
     therefore sees the same batches, on every backend and with any number of `threads`. Keras
     advances `epoch` after each epoch, and once before the first epoch of `fit`.
 
-    Pass `shuffle=False` to `fit`. Otherwise Keras shuffles the batches itself, which a resumed run
-    does not repeat.
-
-    On TensorFlow, all batches of a source are padded to one shape, because Keras infers the shapes
-    from the first two batches.
+    Pass `shuffle=False` to `fit`. Otherwise Keras shuffles batches, which a resumed run does not
+    repeat. On TensorFlow, all batches of a source are padded to one shape, because Keras infers the
+    shapes from the first two batches.
 
     With several processes, each process takes one `shard` of every batch. Arrays are augmented
     before they are split, so the result equals that of a single process. A source without
@@ -58,8 +56,7 @@ class Pipeline(keras.utils.PyDataset):
         Each item is a batch `(inputs, targets)`.
 
     Raises:
-        ValueError: If sizes do not match, an argument is out of range, or a target is not a class
-            of `num_classes`.
+        ValueError: If sizes do not match, or an argument or a class is out of range.
 
     Example:
 

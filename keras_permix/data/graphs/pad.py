@@ -35,16 +35,14 @@ def pad_graphs(
 
             * "x", features of the nodes, `(n, node_features)`;
             * "spatial_pos", distances in edges, `(n, n)`, 510 without a path;
-            * "attn_edge_type", features of the edge between two nodes, `(n, n, edge_features)`,
-              0 without an edge;
+            * "attn_edge_type", features of edges, `(n, n, edge_features)`, 0 without an edge;
             * "edge_input", features of each edge on the shortest path between two nodes,
               `(n, n, hops, edge_features)`, -1 after its end;
             * "in_degree", `(n,)`, and for directed graphs also "out_degree";
             * "y", the target, a number or an array (optional).
         nodes: Int, size to pad to. Default: `None`, the size of the largest graph.
         hops: Int, edges to keep per path. Default: `None`, the longest path, at most 20.
-        max_distance: Int. Nodes at this distance or farther do not attend to each other.
-            Default: 20.
+        max_distance: Int. Nodes this far or farther do not attend to each other. Default: 20.
 
     Returns:
         A dict of arrays of these names with a leading batch axis, int32, except that "y" is

@@ -20,15 +20,13 @@ def preprocess_graph(
     """Turn a graph into the arrays that `pad_graphs` takes.
 
     Feature f with value v becomes `1 + 512 f + v`, so that all features share one table. Features
-    of edges are increased by another 1, because 0 is "no edge". Edges are undirected and have
-    length 1.
+    of edges are increased by another 1: 0 is "no edge". Edges are undirected and have length 1.
 
     Args:
         nodes: Int array `(nodes, node_features)`, values 0 to 509.
         edges: Int array `(edges, 2 + edge_features)`: the two nodes, then the features of the edge.
             Without features, each edge gets one feature 0.
-        edge_features: Int, features per edge, required for graphs without edges. Default: `None`,
-            the number in `edges`.
+        edge_features: Int, features per edge; required without edges. Default: as in `edges`.
 
     Returns:
         A dict of "x", "in_degree", "spatial_pos", "attn_edge_type" and "edge_input".

@@ -40,8 +40,7 @@ class GraphSource(Source):
     """Pad graphs with targets batch by batch, for `Pipeline`.
 
     Args:
-        graphs: List, or `FlatGraphs`, of pairs of int arrays, the `nodes` and `edges` of
-            `preprocess_graph`.
+        graphs: List of pairs of int arrays, the `nodes` and `edges` of `preprocess_graph`.
         targets: Float array `(graphs, targets)`.
         nodes, hops: Int, sizes of padded batches, as in `pad_graphs`. Default: `None`.
 
@@ -99,9 +98,9 @@ def load_graphs(
     QM9 and ESOL have no official split: a random 10 %, set by `split_seed`, is for testing.
 
     Custom sets are JSON lines, CSV or TSV files. A row holds a molecule in "smiles", or a graph in
-    "nodes" and "edges". "nodes" is a list of node features, and "edges" lists each edge once as
-    `[node, node, feature, …]`.
-    Features are integers from 0 to 509. Each name in `labels` is a column with a number.
+    "nodes", a list of node features, and "edges", which lists each edge once as
+    `[node, node, feature, …]`. Features are integers from 0 to 509. Each name in `labels` is a
+    column with a number.
 
     Sets of at least 10,000 molecules are parsed once and cached.
 
@@ -109,8 +108,7 @@ def load_graphs(
         name: Str, name of the set.
         data_dir: Folder of the files. `None`: the folder in `KERAS_PERMIX_DATA` for known sets,
             else the current folder.
-        labels: List of target names. Default: "gap", "log_solubility" for ESOL, "y" for custom
-            sets.
+        labels: List of target names. Default: "gap"; "log_solubility" of ESOL; "y" of custom sets.
         hops: Int, edges to keep per path, as in `pad_graphs`. A model needs at most its `max_hops`.
             Default: the longest possible path, at most 20.
         split_seed: Int ≥ 0, seed of the split of QM9 and ESOL. Default: 0.

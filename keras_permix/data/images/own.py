@@ -44,8 +44,7 @@ def folder_images(
         path: Path of the folder. Default: `name`.
         splits: Tuple of the sub-folders for training and testing.
         validation: Sub-folder for validation. Default: `None`, no validation part.
-        test_fraction: Float between 0 and 1, share of each class held out for testing. Default:
-            `None`, use `splits`.
+        test_fraction: Float between 0 and 1, share of each class for testing, instead of `splits`.
         split_seed: Int ≥ 0, seed of the split. The split depends on the file names; adding an image
             moves at most one other image. Default: 0.
         **how: `channels` (3 for RGB, 1 for grayscale) and `seed` (int ≥ 0, of the random crops).
@@ -102,12 +101,9 @@ def listed_images(
     Args:
         name, image_size: As in `folder_images`.
         data_dir: Folder that `train` and `test` are relative to. Default: the current folder.
-        train, test: Lists of the training and test images. With `test=None`, `train` is split by
-            `test_fraction`.
-        splits: Tuple of the values in the column "split" for training and testing. `None` selects
-            all rows.
-        validation: Value in the column "split" of the first file for validation. Default: `None`,
-            no validation part.
+        train, test: Lists of images. With `test=None`, `train` is split by `test_fraction`.
+        splits: Tuple of values in the column "split" for training and testing; `None`: all rows.
+        validation: Value in the column "split" of the first file for validation. Default: `None`.
         test_fraction, split_seed, how: As in `folder_images`.
         predicts: "class"; "labels", several per image; or "values", numbers.
         labels: Names of the target columns, which hold numbers or, with "labels", 0 or 1.

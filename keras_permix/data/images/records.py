@@ -22,8 +22,7 @@ class RecordSource(Source):
 
     Args:
         records: Sequence of dicts with `"image"`, a uint8 array `(height, width, channels)`, and
-            `"label"`, an int or a tuple of floats. It may have an attribute `labels`, a list of all
-            labels.
+            `"label"`, an int or a tuple of floats. It may list them in an attribute `labels`.
         transform: Function `(image, rng) -> image` that resizes an image to the size of the batch,
             such as `ResizeCrop`. Default: `None`.
         seed: Int ≥ 0, seed of the random numbers for `transform`. Default: 0.

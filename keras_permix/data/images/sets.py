@@ -194,8 +194,7 @@ def generated_images(
     Args:
         shape: Tuple `(height, width, channels)`.
         num_classes: Int, number of classes.
-        count: Int, number of training images. A quarter as many test images are generated, at least
-            one.
+        count: Int, number of training images. A quarter as many, at least one, are for testing.
         seed: Int ≥ 0; the same seed gives the same images. Default: 0.
 
     Returns:

@@ -113,8 +113,7 @@ def generated_listops(
     Args:
         max_sequence_length: Int, tokens of a padded sequence, at least `max_tokens`.
         train, validation, test: Int, number of sequences. Default: those of the Long Range Arena.
-        min_tokens, max_tokens: Int, range of lengths, both included, from 4.
-            Default: 501 and 1,999.
+        min_tokens, max_tokens: Int, lengths, both included, from 4. Default: 501 and 1,999.
         max_depth: Int, depth of the deepest digits; the root is at depth 1. Default: 10.
         max_arguments: Int, most arguments of an operator, 2 to 100. Default: 10.
         nesting: Float, probability that an argument is an operator. Default: 0.25.

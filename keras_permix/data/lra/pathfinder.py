@@ -54,13 +54,11 @@ def generated_pathfinder(
 
     The rules are those of the Long Range Arena, except the bends of paths. Accuracies are therefore
     not comparable with published ones. The same arguments give the same pictures on any number of
-    processors. Sets of 10,000 or more are generated once and cached in the folder of Keras
-    (`KERAS_HOME`).
+    processors. Sets of 10,000 or more are cached in the folder of Keras (`KERAS_HOME`).
 
     Args:
-        image_size: Int, side of the pictures in pixels, at least 16. Default: 32. Sizes other
-            than 32, 64, 128 and 256 use the defaults of the next smaller one of these. Sizes from
-            16 to 31 use those of 32.
+        image_size: Int, side of the pictures in pixels, at least 16. Default: 32. Sizes other than
+            32, 64, 128 and 256 use the defaults of the next smaller one of these, or of 32.
         train, validation, test: Int, number of pictures. Default: 160,000, 20,000, 20,000.
         contour_length: Int, dashes of a long path (9 or 14 in the Long Range Arena). Default: 14.
         distractors: Int, largest number of short paths. Default for the four sizes: 5, 4, 7, 6.
@@ -72,8 +70,7 @@ def generated_pathfinder(
         dot_radius: Float, in pixels. Default: 1.5, 2.5, 3, 5.
         seed_distance: Float, pixels between the starts of the long paths. Default: 7, 12, 20, 27.
         contrast: Float, brightness of dashes relative to dots. Default: 0.75, 0.8, 0.9, 1.
-        bend: Float, standard deviation of the angle between successive dashes, in radians.
-            Default: 0.4.
+        bend: Float, standard deviation of the angle between dashes, in radians. Default: 0.4.
         seed: Int ≥ 0. Default: 0.
 
     Returns:

@@ -59,8 +59,7 @@ def load_texts(
 
     Raises:
         ValueError: If the name is unknown, a file is damaged, or a row has no text or label. If
-            `validation` leaves no training texts. If training has fewer than two classes, or
-            testing has other classes.
+            training has no texts left or fewer than two classes, or testing has other classes.
         FileNotFoundError: If a file is missing.
 
     Example:

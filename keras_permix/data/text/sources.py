@@ -67,15 +67,13 @@ class TextSource(SequenceSource):
         texts: List of str, or of tuples of str for pairs.
         labels: Int array `(texts,)`, or float array `(texts, targets)`.
         max_sequence_length: Int, tokens of a padded sequence.
-        encode: Function from a list of texts and `max_sequence_length` to the arrays of a batch.
-            Default: `encode_texts`.
+        encode: Function from texts and `max_sequence_length` to arrays. Default: `encode_texts`.
         pad_to: Ascending lengths below `max_sequence_length`. Each batch is padded to the shortest
             length that fits, and `Pipeline` groups texts of similar length when it shuffles. Not
             supported for pairs. Default: `()`.
 
     Raises:
-        ValueError: If `pad_to` is not ascending and below `max_sequence_length`, or is given for
-            pairs.
+        ValueError: If `pad_to` is not ascending, too large, or given for pairs.
 
     Example:
 

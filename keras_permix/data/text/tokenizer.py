@@ -23,9 +23,8 @@ class SubwordEncoder:
         tokenizer: Str, content of a `tokenizer.json`.
         max_sequence_length: Int, tokens of a sequence. A call with another length changes the
             encoder; threads may share it only if they use one length.
-        joined: Bool, whether the two texts of a pair become one sequence. "segment_ids" is then
-            added to "tokens" and "mask": 0 for the first text and 1 for the second. Default:
-            `False`.
+        joined: Bool, whether the two texts of a pair become one sequence, with "segment_ids": 0 for
+            the first text and 1 for the second. Default: `False`.
 
     Raises:
         ImportError: If the package `tokenizers` is not installed.
@@ -93,8 +92,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
         vocabulary_size: Int, largest number of ids.
 
     Returns:
-        A str, the content of a `tokenizer.json`, for the `tokenizer` of a model or a
-        `SubwordEncoder`.
+        A str, the content of a `tokenizer.json` for a model or a `SubwordEncoder`.
 
     Raises:
         ImportError: If the package `tokenizers` is not installed.
@@ -157,8 +155,7 @@ def wordpiece_tokenizer(
 def with_added_tokens(tokenizer: str, tokens: Iterable[dict[str, Any]]) -> str:
     """Add tokens to the content of a `tokenizer.json`, or mark words of its vocabulary as added.
 
-    A token is a dict with "content", and optionally the `ADDED` options and the "id" that it must
-    get.
+    A token is a dict with "content", and optionally the options `ADDED` and the "id" it must get.
     """
     made = _parse(tokenizer)
     for token in tokens:
