@@ -209,11 +209,11 @@ def _read(path):
     if not rows:
         raise ValueError(f"A file of ListOps must not be empty. Received: {path} without rows")
     rule = 'A row of ListOps must have a "Source" of tokens and a "Target" from 0 to 9.'
-    return [read_row(row, _tokens_and_answer, rule) for row in rows]
 
+    def read(row):
+        return encode_listops(row["Source"]), DIGITS.index(row["Target"].strip())
 
-def _tokens_and_answer(row):
-    return encode_listops(row["Source"]), DIGITS.index(row["Target"].strip())
+    return [read_row(row, read, rule) for row in rows]
 
 
 def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]:
