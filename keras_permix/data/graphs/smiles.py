@@ -157,22 +157,30 @@ def _parse_flat(smiles, max_atoms):
 
 def _parse(chem, numbered, max_atoms):
     """Parse pairs of position and SMILES to the arrays of `FlatGraphs`."""
-    atom_methods = [getattr(chem.Atom, feature.method) for feature in ATOM_FEATURES]
-    bond_methods = [getattr(chem.Bond, feature.method) for feature in BOND_FEATURES]
+    atom_features = _lookups(chem.Atom, ATOM_FEATURES, chem)
+    bond_features = _lookups(chem.Bond, BOND_FEATURES, chem)
     # Flat lists, because a list per atom is slow.
-    atoms, bonds, ends, sizes = [], [], [], []
+    atoms, bonds, sizes = [], [], []
     for position, text in numbered:
         molecule = _read(chem, text, position, max_atoms)
-        count = molecule.GetNumAtoms(), molecule.GetNumBonds()
-        for atom in map(molecule.GetAtomWithIdx, range(count[0])):
-            atoms += [method(atom) for method in atom_methods]
-        for bond in map(molecule.GetBondWithIdx, range(count[1])):
-            ends += bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-            bonds += [method(bond) for method in bond_methods]
-        sizes.append(count)
-    nodes, edges = _indices(atoms, ATOM_FEATURES, chem), _indices(bonds, BOND_FEATURES, chem)
-    edges = np.hstack([np.array(ends, "uint16").reshape(-1, 2), edges])
+        for atom in molecule.GetAtoms():
+            atoms += [table.get(method(atom), len(table)) for method, table in atom_features]
+        for bond in molecule.GetBonds():
+            bonds += bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+            bonds += [table.get(method(bond), len(table)) for method, table in bond_features]
+        sizes.append((molecule.GetNumAtoms(), molecule.GetNumBonds()))
+    nodes = np.array(atoms, "uint16").reshape(-1, len(ATOM_FEATURES))
+    edges = np.array(bonds, "uint16").reshape(-1, 2 + len(BOND_FEATURES))
     return nodes, edges, np.array(sizes, int).reshape(-1, 2)
+
+
+def _lookups(kind, features, chem):
+    """Return a method of atoms or bonds, and a dict from its values to indices, per feature."""
+    found = []
+    for method, known, names in features:
+        values = [getattr(chem, names).names[name] for name in known] if names else known
+        found.append((getattr(kind, method), {value: n for n, value in enumerate(values)}))
+    return found
 
 
 def _read(chem, text, position, max_atoms):
@@ -203,19 +211,6 @@ def _problem(chem, text):
     molecule = chem.MolFromSmiles(text, sanitize=False)
     problems = () if molecule is None else chem.DetectChemistryProblems(molecule)
     return "".join(f" ({problem.Message()})" for problem in problems[:1])
-
-
-def _indices(values, features, chem):
-    """Return the index of each value, uint16 `(atoms or bonds, features)`."""
-    values = np.array(values, "int16").reshape(-1, len(features))
-    columns = []
-    for feature, column in zip(features, values.T, strict=True):
-        known = feature.known
-        if feature.names:
-            known = [getattr(chem, feature.names).names[name] for name in known]
-        found = column[:, None] == np.array(known, "int16")
-        columns.append(np.where(found.any(1), found.argmax(1), len(known)))
-    return np.stack(columns, axis=1).astype("uint16")
 
 
 def element_symbols(numbers: Iterable[int]) -> str:
