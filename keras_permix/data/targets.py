@@ -33,13 +33,22 @@ def target_reader(
         return columns, number_reader(columns, flags=predicts == "labels")
     found = (mark for mark in SEPARATORS for row in rows if mark in str(row.get("label")))
     mark = separator or next(found, None)
-    names = tuple(sorted({label for row in rows for label in _labels_of(row, mark)}))
+    rule = "A row must have a `label`: words between separators, or a list, known in training."
+    given = [read_row(row, lambda row: _labels_of(row, mark), rule) for row in rows]
+    names = tuple(sorted({label for some in given for label in some}))
     if not names:
         raise ValueError(
             "At least one row must have a label. "
             f"Received: {len(rows)} rows, the first is {shown(rows[0])}"
         )
-    return names, lambda row: _flags_of(row, mark, names)
+
+    def read_flags(row):
+        given = _labels_of(row, mark)
+        if unknown := [label for label in given if label not in names]:
+            raise ValueError(f"{unknown}, not among {list(names)[:10]}")
+        return tuple(float(name in given) for name in names)
+
+    return names, lambda row: read_row(row, read_flags, rule)
 
 
 def number_reader(columns: Sequence[str], flags: bool = False) -> Callable[..., Target]:
@@ -60,24 +69,11 @@ def number_reader(columns: Sequence[str], flags: bool = False) -> Callable[..., 
     return lambda row: read_row(row, read, rule)
 
 
-def _flags_of(row, separator, names):
-    given = _labels_of(row, separator)
-    if unknown := [label for label in given if label not in names]:
-        raise ValueError(
-            "Every label must occur in the training part. "
-            f"Received: {unknown}, not among {list(names)[:10]}, in {shown(row)}"
-        )
-    return tuple(float(name in given) for name in names)
-
-
 def _labels_of(row, separator):
     """Return the labels of a row; an empty value means no labels."""
-    if "label" not in row or isinstance(row["label"], dict):
-        raise ValueError(
-            "Every row must have a `label`: words between separators, or a list. "
-            f"Received: {shown(row)}"
-        )
     value = row["label"]
+    if isinstance(value, dict):
+        raise TypeError("a dict")
     if not isinstance(value, list):
         text = "" if value is None else str(value)
         value = text.split(separator) if separator else [text]
