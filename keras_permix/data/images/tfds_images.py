@@ -41,7 +41,13 @@ def tfds_source(
     >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
     tfds = import_extra("tensorflow_datasets", "train", f"The data set {name}")
-    builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
+    try:
+        builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
+    except tfds.core.DatasetNotFoundError as error:  # whose message lists all sets
+        raise ValueError(
+            "`name` must be a data set of TFDS, or a set prepared in `data_dir`. "
+            f"Received: name={name!r}, data_dir={data_dir}"
+        ) from error
     try:
         builder.download_and_prepare()
     except Exception as error:  # Each source of downloads raises different exceptions.
