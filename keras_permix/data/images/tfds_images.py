@@ -1,5 +1,7 @@
 """Read image sets of TensorFlow Datasets: prepared once, then read without TensorFlow."""
 
+from pathlib import Path
+
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.images.records import RecordSource, ResizeCrop, Transform
@@ -41,8 +43,9 @@ def tfds_source(
     >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
     """
     tfds = import_extra("tensorflow_datasets", "train", f"The data set {name}")
+    folder = data_dir and str(Path(data_dir).expanduser())
     try:
-        builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
+        builder = tfds.builder(name, data_dir=folder, file_format="array_record")
     except tfds.core.DatasetNotFoundError as error:  # whose message lists all sets
         raise ValueError(
             "`name` must be a data set of TFDS, or a set prepared in `data_dir`. "
