@@ -116,7 +116,6 @@ def tensorflow_paths():
         "one sample at a time": (lambda: instead("groups", _each=vectorized), SORTS),
         "EMA by chunks": (lambda: without("damped_ema:chunked"), ("CSPMEGA",)),
         "max exchange": (lambda: without("max_exchange"), ("max exchange",)),
-        "Sinkhorn in a loop": (lambda: without("sinkhorn"), ("Sinkhorn",)),
     }  # fmt: skip
 
 

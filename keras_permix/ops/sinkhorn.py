@@ -7,10 +7,8 @@ from keras import backend
 from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.checks import as_tensor
 from keras_permix.ops.dispatch.dispatch import dispatch, op
-from keras_permix.ops.reference.linear import sinkhorn_by, unrolled
+from keras_permix.ops.reference import linear
 from keras_permix.utils.checks import check_integer
-
-sinkhorn_reference = sinkhorn_by(unrolled)
 
 
 @op
@@ -63,7 +61,7 @@ def sinkhorn(
         )
     return dispatch(
         "sinkhorn",
-        sinkhorn_reference,
+        linear.sinkhorn,
         scores,
         implementation=implementation,
         iterations=check_integer("iterations", iterations),

@@ -34,23 +34,20 @@ def toeplitz(diagonals):
     return ops.reshape(skewed, (*outer, size, length))[..., size - 1 :]
 
 
-def sinkhorn_by(repeat):
-    """Turn `repeat(function, value, times)` into a `sinkhorn` implementation."""
-
-    def serve(scores, mask, *, iterations, temperature):
-        precise = backend.result_type(scores.dtype, "float32")
-        logits = ops.cast(scores, precise) / ops.cast(temperature, precise)
-        return ops.cast(ops.exp(repeat(_normalize, logits, iterations)), scores.dtype)
-
-    return serve
+def sinkhorn(scores, mask, *, iterations, temperature, loop=None):
+    """Normalize rows and columns, in a `loop` like `jax.lax.fori_loop` or unrolled."""
+    precise = backend.result_type(scores.dtype, "float32")
+    logits = ops.cast(scores, precise) / ops.cast(temperature, precise)
+    logits = (loop or _unrolled)(0, iterations, _normalize, logits)
+    return ops.cast(ops.exp(logits), scores.dtype)
 
 
-def unrolled(function, value, times):
-    for _ in range(times):
-        value = function(value)
+def _unrolled(start, stop, step, value):
+    for index in range(start, stop):
+        value = step(index, value)
     return value
 
 
-def _normalize(logits):
+def _normalize(_, logits):
     logits = logits - ops.logsumexp(logits, axis=-1, keepdims=True)
     return logits - ops.logsumexp(logits, axis=-2, keepdims=True)

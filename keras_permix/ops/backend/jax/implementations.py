@@ -2,9 +2,10 @@
 
 from functools import partial
 
+from jax import lax
+
 from keras_permix.ops.backend.jax import tpu_permute
 from keras_permix.ops.backend.jax.exchange import max_exchange
-from keras_permix.ops.backend.jax.linear import sinkhorn
 from keras_permix.ops.backend.jax.permute import permute
 from keras_permix.ops.backend.jax.runtime import (
     LARGEST,
@@ -14,7 +15,7 @@ from keras_permix.ops.backend.jax.runtime import (
     limit_of_tpu,
 )
 from keras_permix.ops.backend.plan import PERMUTING, Implementation
-from keras_permix.ops.reference import ema
+from keras_permix.ops.reference import ema, linear
 
 SORTABLE = ("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8", "uint16")
 NOT_EXPORTED = dict(dynamic=True, exported=False)
@@ -52,5 +53,7 @@ IMPLEMENTATIONS = (
     Implementation("damped_ema", "fft", ema.fft, masks=True, exported=False),
     Implementation("dense", "flat", dense, devices=("cpu",), limit=limit_of_dense, **NOT_EXPORTED),
     Implementation("max_exchange", "native", max_exchange, masks=True, **NOT_EXPORTED),
-    Implementation("sinkhorn", "loop", sinkhorn, **NOT_EXPORTED),
+    Implementation(
+        "sinkhorn", "loop", partial(linear.sinkhorn, loop=lax.fori_loop), **NOT_EXPORTED
+    ),
 )

@@ -1,4 +1,4 @@
-"""Define linear maps with a given transpose, and Sinkhorn iterations, in JAX.
+"""Define linear maps with a given transpose in JAX.
 
 A permutation is constant for the gradient, so it is linear and its transpose is its inverse. JAX
 would transpose a gather to a scatter-add. (`jax.custom_vjp` does not support forward mode, and
@@ -7,11 +7,8 @@ would transpose a gather to a scatter-add. (`jax.custom_vjp` does not support fo
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
-
-from keras_permix.ops.reference import linear as reference
 
 _linear = Primitive("linear")
 
@@ -71,8 +68,3 @@ ad.primitive_jvps[_linear] = _differentiate
 ad.primitive_transposes[_linear] = _transpose
 batching.primitive_batchers[_linear] = _vectorize
 mlir.register_lowering(_linear, mlir.lower_fun(_call, multiple_results=False))
-
-
-@reference.sinkhorn_by
-def sinkhorn(function, value, times):
-    return lax.fori_loop(0, times, lambda _, value: function(value), value)

@@ -2,7 +2,6 @@
 
 from keras_permix.ops.backend.plan import SORTING, Implementation
 from keras_permix.ops.backend.tensorflow.exchange import max_exchange
-from keras_permix.ops.backend.tensorflow.linear import sinkhorn
 from keras_permix.ops.backend.tensorflow.permute import permute
 from keras_permix.ops.reference import ema
 
@@ -19,5 +18,4 @@ IMPLEMENTATIONS = (
     Implementation("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
     Implementation("damped_ema", "fft", ema.fft, masks=True, dynamic=True, exported=False),
     Implementation("max_exchange", "native", max_exchange, **ANY_TOKENS),
-    Implementation("sinkhorn", "loop", sinkhorn, dynamic=True, exported=False),
 )

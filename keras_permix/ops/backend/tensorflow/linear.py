@@ -1,8 +1,6 @@
-"""Define linear maps with gradients of any order, and Sinkhorn iterations, in TensorFlow."""
+"""Define linear maps with gradients of any order in TensorFlow."""
 
 import tensorflow as tf
-
-from keras_permix.ops.reference.linear import sinkhorn_by
 
 
 def linear(function, transpose):
@@ -25,14 +23,3 @@ def linear(function, transpose):
 def dense(x):
     """Return `x` with a dense gradient instead of `tf.IndexedSlices`."""
     return linear(tf.identity, tf.identity)(tf.convert_to_tensor(x))
-
-
-@sinkhorn_by
-def sinkhorn(function, value, times):
-    """Iterate in a loop with a static number of passes, which XLA requires for gradients."""
-    shape = value.shape
-
-    def step(value):
-        return (tf.ensure_shape(function(value), shape),)
-
-    return tf.while_loop(lambda _: True, step, (value,), maximum_iterations=times)[0]
