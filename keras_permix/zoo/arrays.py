@@ -19,19 +19,17 @@ from keras_permix.ops.backend import running
 def to_arrays(
     value: Any, dtype_of: Callable[[str], str] = lambda dtype: dtype, channels: int = 3
 ) -> Any:
-    """Convert a container of numbers, texts or images to arrays.
+    """Convert a container of numbers, texts or images to an array, or a dict value by value.
 
     Lists, pandas Series and DataFrames, columns of Hugging Face `datasets`, tensors of another
-    framework and Pillow images become NumPy arrays. A dict is converted value by value.
+    framework and Pillow images become NumPy arrays. Lists of texts and of arrays of different
+    shapes stay lists. Tensors of the backend and other objects, such as generators, are returned
+    unchanged.
 
     Args:
-        value: The container. Tensors of the backend and other objects, such as generators, are
-            returned unchanged.
+        value: The container.
         dtype_of: A function from the name of an array's dtype to that of the result.
         channels: Channels of Pillow images: 3 for RGB, 1 for gray.
-
-    Returns:
-        An array or a dict of arrays. Lists of texts and of arrays of different shapes stay lists.
     """
 
     def convert(value):
@@ -85,7 +83,8 @@ def _cast(array, dtype):
 def _join(parts, convert):
     """Join a list to one array if its parts are numbers or arrays of one shape."""
     first = parts[0] if parts else ""
-    if any(isinstance(part, str) for part in (first, *parts)) or _is_pair(first):
+    pair = first if isinstance(first, list | tuple) else ()
+    if any(isinstance(part, str) for part in (first, *parts, *pair)):
         return parts
     while isinstance(first, list | tuple) and first:
         first = first[0]
@@ -104,48 +103,34 @@ def _join(parts, convert):
     return keras.ops.stack(parts) if all(map(keras.ops.is_tensor, parts)) else parts
 
 
-def _is_pair(part):
-    return isinstance(part, list | tuple) and any(isinstance(text, str) for text in part)
-
-
 def check_texts(texts, paired, name="texts"):
     """Return `texts` as a list of str, or of tuples of two str if `paired`; errors use `name`."""
     texts = to_arrays(texts)
-    if isinstance(texts, np.ndarray):
-        # A table of one column holds one text per row.
-        texts = (texts[:, 0] if texts.shape[1:] == (1,) else texts).tolist()
-    found = list(texts) if isinstance(texts, list | tuple) else []
-    if paired:
-        found = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in found]
-    if not found or not all(_is_text(text, paired) for text in found):
+    texts = texts.tolist() if isinstance(texts, np.ndarray) else texts
+    found = texts if isinstance(texts, list | tuple) else []
+    # A table of one column holds one text per row.
+    rows = [tuple(row) if isinstance(row, list | tuple) else (row,) for row in found]
+    right = [len(row) == 1 + paired and all(isinstance(part, str) for part in row) for row in rows]
+    if not rows or not all(right):
         kind = "tuples of two str, the texts of a pair" if paired else "str"
         raise ValueError(
             f"`{name}` must be a list of {kind}, also for a single one. "
             f"Received: {name}={str(texts)[:99]!r}"
         )
-    for number, text in enumerate(found):
-        if not all(part.strip() and is_whole(part) for part in (text if paired else [text])):
+    for number, row in enumerate(rows):
+        if not all(part.strip() and is_whole(part) for part in row):
             raise ValueError(
                 f"`{name}` must contain texts that are not empty, without lone surrogates. "
-                f"Received: {name}[{number}]={text!r}"
+                f"Received: {name}[{number}]={found[number]!r}"
             )
-    return found
-
-
-def _is_text(text, paired):
-    if not paired:
-        return isinstance(text, str)
-    two = isinstance(text, tuple) and len(text) == 2
-    return two and all(isinstance(part, str) for part in text)
+    return rows if paired else [text for (text,) in rows]
 
 
 def are_texts(x):
     """Return whether inputs are texts: a str, or a nested array or list that contains one."""
     if isinstance(x, np.ndarray):
-        return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.tolist())
-    if isinstance(x, list | tuple):
-        return any(are_texts(part) for part in x)
-    return isinstance(x, str)
+        x = x.tolist() if x.dtype.kind in "UO" else None
+    return not isinstance(x, dict) and any(isinstance(part, str) for part in keras.tree.flatten(x))
 
 
 def are_arrays(inputs: Any) -> bool:
@@ -155,20 +140,12 @@ def are_arrays(inputs: Any) -> bool:
 
 def are_single_images(inputs: Any) -> bool:
     """Return whether inputs are a list of arrays or tensors `(height, width, channels)`."""
-    return (
-        isinstance(inputs, list | tuple)
-        and len(inputs) > 0
-        and all(isinstance(x, np.ndarray) or keras.ops.is_tensor(x) for x in inputs)
-        and all(len(image.shape) == 3 for image in inputs)
-    )
+    listed = isinstance(inputs, list | tuple) and len(inputs) > 0
+    return listed and all(len(getattr(image, "shape", ())) == 3 for image in inputs)
 
 
 def check_samples(x: Any, model: Any) -> None:
-    """Check that converted inputs are numbers and hold at least one sample.
-
-    Raises:
-        ValueError: for no inputs, bytes, paths, lists, arrays of objects or empty arrays.
-    """
+    """Check that converted inputs are numbers and hold at least one sample."""
     images = model.preprocessor is not None
     if x is None or isinstance(x, dict) and not x:
         raise ValueError(f"`x` must contain the inputs of the model. Received: x={x}")
@@ -214,12 +191,9 @@ class _Batches(keras.utils.PyDataset):
 
 
 def convert_batches(x, convert, model):
-    """Convert a generator, `keras.utils.PyDataset` or `tf.data.Dataset` batch by batch.
+    """Convert a generator or `keras.utils.PyDataset` batch by batch; keep other values.
 
-    Args:
-        x: The data. Other values are returned unchanged.
-        convert: Function that converts a batch of a generator or a `PyDataset` to arrays.
-        model: A Keras model. Tensors of a `tf.data.Dataset` are cast to the dtypes of its steps.
+    The tensors of a `tf.data.Dataset` are cast to the dtypes of the model's steps.
     """
     if isinstance(x, types.GeneratorType):
         return (convert(batch) for batch in x)

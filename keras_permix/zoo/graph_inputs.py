@@ -14,11 +14,7 @@ from keras_permix.utils.formatting import counted
 
 
 def graph_inputs(config: dict) -> dict[str, Any]:
-    """Make the Keras inputs of a model of graphs, with the names of `pad_graphs`.
-
-    Args:
-        config: Dict with "node_features", "edge_features" and "edges".
-    """
+    """Make the Keras inputs of a model of graphs, with the names of `pad_graphs`."""
     paths = EDGES[config["edges"]]
     features = {"x": config["node_features"], paths: config["edge_features"]}
     inputs = {"attn_bias": keras.Input((None, None), dtype="float32", name="attn_bias")}
@@ -30,15 +26,9 @@ def graph_inputs(config: dict) -> dict[str, Any]:
 
 
 def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
-    """Check a batch of graphs if it is a dict, an array or a tensor.
+    """Check a batch of graphs, if it is a dict, an array or a tensor, against the model's inputs.
 
-    Args:
-        x: Inputs of a model.
-        inputs: The inputs that `graph_inputs` returns.
-
-    Raises:
-        ValueError: for another type than a dict, a missing array, an array of another shape, or
-            numbers outside the tables of the model.
+    Arrays must have the right shapes, and index the tables of the model.
     """
     if not isinstance(x, dict | np.ndarray) and not keras.ops.is_tensor(x):
         return
@@ -59,15 +49,8 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
                 f"Received: {name} of shape {shapes[name]}, not {(batch, *spec.shape[1:])}, "
                 f"with x of shape {shapes['x']}"
             )
-        if not isinstance(arrays[name], np.ndarray):
-            continue
-        if name != "attn_bias":
-            _check_range(name, arrays[name], spec)
-        elif np.isnan(arrays[name]).any():
-            raise ValueError(
-                "`attn_bias` must contain 0, and -inf between nodes that do not attend to each "
-                f"other. Received: {np.isnan(arrays[name]).sum()} NaN values"
-            )
+        if isinstance(arrays[name], np.ndarray):
+            _check_values(name, arrays[name], spec)
 
 
 def _shape(name, batch, nodes, given, spec):
@@ -79,14 +62,19 @@ def _shape(name, batch, nodes, given, spec):
     return (batch, *(nodes,) * node_axes, *rest, *spec.shape[-1:] * (axes > node_axes))
 
 
-def _check_range(name, array, spec):
-    """Check that integers index the model's tables."""
+def _check_values(name, array, spec):
+    """Check that integers index the model's tables, and that the bias holds no NaN."""
+    if name == "attn_bias":
+        if np.isnan(array).any():
+            raise ValueError(
+                "`attn_bias` must contain 0, and -inf between nodes that do not attend to each "
+                f"other. Received: {np.isnan(array).sum()} NaN values"
+            )
+        return
     one_table = name in ("in_degree", "out_degree", "spatial_pos")
     most = ROWS - 1 if one_table else ROWS * (spec.shape[-1] or 0)  # plus a row for padding
-    if (
-        not np.issubdtype(array.dtype, np.integer)
-        or not 0 <= array.min(initial=0) <= array.max(initial=0) <= most
-    ):
+    in_range = 0 <= array.min(initial=0) <= array.max(initial=0) <= most
+    if not np.issubdtype(array.dtype, np.integer) or not in_range:
         raise ValueError(
             f"`{name}` must contain integers of 0 … {most}, 0 for padding. "
             f"Received: {name} from {array.min()} to {array.max()}, {array.dtype}"
@@ -94,14 +82,7 @@ def _check_range(name, array, spec):
 
 
 def warn_of_other_molecules(model, smiles, x, domain):
-    """Warn of molecules outside the training data.
-
-    Args:
-        model: Name of the model.
-        smiles: List of str.
-        x: Features of the nodes, `(molecules, nodes, features)`.
-        domain: The dict that `check_domain` returns.
-    """
+    """Warn of molecules with the features `x`, outside the domain of the training data."""
     atoms = x[..., ATOMIC_NUMBER]
     real = atoms > 0
     known = np.isin(atoms, 1 + np.array(domain["elements"])) | ~real  # 2 + the index

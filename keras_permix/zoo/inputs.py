@@ -66,12 +66,17 @@ class CheckedInputs:
         bound = signature.bind(*args, **kwargs)
         given = bound.arguments
         check_positive_or_none("batch_size", given.get("batch_size"))
-        held_out = given.get("validation_data")
-        validation = {} if held_out is None else {"x": held_out}
-        if isinstance(held_out, tuple | list):
+        validation: dict[str, Any] = {}
+        held_out: Any = given.get("validation_data")
+        if held_out is not None:
+            held_out = held_out if isinstance(held_out, tuple | list) else (held_out,)
             validation = dict(zip(("x", "y", "sample_weight"), held_out, strict=False))
         for data in (given, validation) if validation else (given,):
-            x = data["x"] = self._convert_data(data.get("x"), step)
+            x = self.convert_inputs(data.get("x"))
+            if not step:
+                x = convert_batches(x, self._convert_batch, self)
+                check_samples(x, self)
+            data["x"] = x
             if not step or are_arrays(x):
                 self.check_inputs(x)
             for name in {"y", "sample_weight"} & data.keys():
@@ -79,10 +84,8 @@ class CheckedInputs:
             y = data.get("y")
             if "y" in signature.parameters and not (step and keras.ops.is_tensor(y)):
                 check_targets(x, y, data.get("sample_weight"), self)
-        if isinstance(held_out, tuple | list):
+        if validation:
             given["validation_data"] = (*validation.values(), *held_out[3:])
-        elif validation:
-            given["validation_data"] = validation["x"]
         with nullcontext() if step else running.weights_kept(self):
             return method(*bound.args, **bound.kwargs)
 
@@ -138,15 +141,6 @@ class CheckedInputs:
             if warning and not self._warned_of_range:
                 self._warned_of_range = True
                 warnings.warn(warning, stacklevel=4)
-
-    def _convert_data(self, x, step):
-        """Convert inputs or a data set; unless for a single step, check that it holds samples."""
-        x = self.convert_inputs(x)
-        if step:
-            return x
-        x = convert_batches(x, self._convert_batch, self)
-        check_samples(x, self)
-        return x
 
     def _convert_batch(self, batch):
         """Convert `x`, or a tuple or list that begins with it, to a tuple of arrays."""
