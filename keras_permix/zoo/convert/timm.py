@@ -1,17 +1,15 @@
 """Read sizes and weights of timm's vision transformers and MLP-Mixers."""
 
-import dataclasses
 import json
 import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from keras import ops
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.zoo.convert.safetensors import read_tensors
+from keras_permix.zoo.convert.tensors import read_tensors, weights_of
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 EPSILON = 1e-6
@@ -48,28 +46,14 @@ MIXER_BLOCK = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Timm:
-    """Hold the sizes and weights of a model of timm.
-
-    Args:
-        arguments: Arguments of the class of the package: sizes, epsilon, mean and std of images.
-        weights: Arrays by the paths of weights, with kernels `(in, out)`.
-        path: Path of the file.
-    """
-
-    arguments: dict[str, Any]
-    weights: dict[str, np.ndarray]
-    path: Path
+# Arguments of the class of the package, arrays by the paths of weights, and the path of the file.
+Timm: TypeAlias = tuple[dict[str, Any], dict[str, np.ndarray], Path]
 
 
 def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[str, Any]) -> Model:
-    """Make a model with weights of timm; a new head is initialized to zeros.
-
-    Raises:
-        ValueError: for arguments that the file sets, or weights of other shapes.
-    """
-    decided = timm.arguments.keys() - {"mean", "std", "layer_norm_epsilon"}
+    """Make a model with weights of timm; a new head is initialized to zeros."""
+    read, weights, path = timm
+    decided = read.keys() - {"mean", "std", "layer_norm_epsilon"}
     if decided & arguments.keys():
         raise ValueError(
             f"The file of timm sets {', '.join(sorted(decided))}. Do not pass them. "
@@ -77,32 +61,25 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
         )
     if num_classes is None:
         labels = arguments.get("labels")
-        num_classes = timm.arguments["num_classes"] if labels is None else len(labels)
+        num_classes = read["num_classes"] if labels is None else len(labels)
     if num_classes is None:
         raise ValueError(
-            f"`num_classes` must be given, because {timm.path} has no head. "
-            "Received: num_classes=None"
+            f"`num_classes` must be given, because {path} has no head. Received: num_classes=None"
         )
-    new_head = num_classes != timm.arguments["num_classes"]
-    weights = {
-        path: value
-        for path, value in timm.weights.items()
-        if not (new_head and path.startswith("head/"))
-    }
-    model = cls(**{**timm.arguments, **arguments, "num_classes": num_classes})
+    model = cls(**{**read, **arguments, "num_classes": num_classes})
     own = {weight.path: tuple(weight.shape) for weight in model.weights}
-    given = {path: value.shape for path, value in weights.items()}
-    fresh = {path for path in own if new_head and path.startswith("head/")}
-    missing = own.keys() - given.keys() - fresh
-    wrong = {path: shape for path, shape in given.items() if own.get(path) != shape}
+    if num_classes != read["num_classes"]:
+        head = {name: np.zeros(own[name], "float32") for name in own if name.startswith("head/")}
+        weights = {**weights, **head}
+    missing = own.keys() - weights.keys()
+    wrong = [name for name, value in weights.items() if own.get(name) != value.shape]
     if missing or wrong:
         raise ValueError(
-            f"{timm.path} must contain all tensors of one model, and no others. Received: "
+            f"{path} must contain all tensors of one model, and no others. Received: "
             f"missing={sorted(missing)[:8]}, unknown or of another shape={sorted(wrong)[:8]}"
         )
     for weight in model.weights:
-        value = weights.get(weight.path)
-        weight.assign(ops.zeros(weight.shape, weight.dtype) if value is None else value)
+        weight.assign(weights[weight.path])
     return model
 
 
@@ -110,18 +87,17 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     """Read a vision transformer; see `ViT.from_timm`."""
     tensors, file, config = _read(path)
     wanted = ("patch_embed.proj.weight", "pos_embed", "blocks.0.mlp.fc1.weight")
-    sizes = _sizes(tensors, file, *wanted)
-    weights = _weights(tensors, file, VIT, VIT_BLOCK, TABLES)
+    sizes, weights = _parse(tensors, file, wanted, VIT, VIT_BLOCK, TABLES)
     hidden_dim, mlp_dim = sizes["hidden_dim"], len(tensors["blocks.0.mlp.fc1.weight"])
     has_token, norm_last = "cls_token" in tensors, "fc_norm.weight" in tensors
     pool = config.pop("global_pool", None) or ("avg" if norm_last else "token")
-    built = (pool, has_token) in (("token", True), ("avg", False))
-    if not built or pool == "avg" and not norm_last:
-        ahead = "a norm before the mean" if not norm_last else "fc_norm"
-        found = "a class token" if has_token else "no class token"
+    supported = has_token if pool == "token" else pool == "avg" and norm_last and not has_token
+    if not supported:
         raise ValueError(
             "The head must read a class token or, without one, the mean of the tokens with fc_norm "
-            f"after it. Received: {file} with global_pool={pool!r}, {found} and {ahead}"
+            f"after it. Received: {file} with global_pool={pool!r}, "
+            f"{'a' if has_token else 'no'} class token and "
+            f"{'fc_norm' if norm_last else 'a norm before the mean'}"
         )
     heads = config.pop("num_heads", None)
     if None not in (heads, num_heads) and heads != num_heads:
@@ -129,46 +105,39 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
             f"`num_heads` must be {heads}, as in {file.with_name(CONFIG_FILE)}. "
             f"Received: num_heads={num_heads}"
         )
-    num_heads = num_heads or heads
-    if num_heads is None and hidden_dim not in HEADS:
+    num_heads = num_heads or heads or HEADS.get(hidden_dim)
+    if num_heads is None:
         raise ValueError(
             f"`num_heads` must be given for widths other than {', '.join(map(str, HEADS))}. "
             f"Received: num_heads=None, and a width of {hidden_dim} in {file}"
         )
     qkv_bias = "blocks.0.attn.qkv.bias" in tensors
-    mixer = {
-        "name": "attention",
-        "num_heads": num_heads or HEADS[hidden_dim],
-        "use_qkv_bias": qkv_bias,
+    own = {
+        "mlp_dim": mlp_dim,
+        "mixer": {"name": "attention", "num_heads": num_heads, "use_qkv_bias": qkv_bias},
+        "pooling": "cls" if has_token else "mean",
     }
-    patches = tensors["pos_embed"].shape[1] - has_token
-    about = dict(
-        depth=sizes["num_layers"], class_token=has_token, fc_norm=norm_last, qkv_bias=qkv_bias
-    )
-    images = _images(config, sizes, patches, file, {**about, "mlp_ratio": mlp_dim / hidden_dim})
-    pooling = "cls" if has_token else "mean"
-    return Timm(
-        {**sizes, **images, **dict(mlp_dim=mlp_dim, mixer=mixer, pooling=pooling)}, weights, file
-    )
+    about = {
+        "depth": sizes["num_layers"], "class_token": has_token, "fc_norm": norm_last,
+        "qkv_bias": qkv_bias, "mlp_ratio": mlp_dim / hidden_dim,
+    }  # fmt: skip
+    images = _images(config, sizes, tensors["pos_embed"].shape[1] - has_token, file, about)
+    return {**sizes, **own, **images}, weights, file
 
 
 def read_mixer(path: StrPath) -> Timm:
     """Read an MLP-Mixer; see `MLPMixer.from_timm`."""
     tensors, file, config = _read(path)
     names = [f"blocks.0.mlp_{part}.fc1.weight" for part in ("tokens", "channels")]
-    sizes = _sizes(tensors, file, "stem.proj.weight", *names)
-    weights = _weights(tensors, file, MIXER, MIXER_BLOCK, {})
+    wanted = ("stem.proj.weight", *names)
+    sizes, weights = _parse(tensors, file, wanted, MIXER, MIXER_BLOCK, {})
     (tokens_mlp_dim, patches), (channels_mlp_dim, _) = (tensors[name].shape for name in names)
-    own = dict(
-        tokens_mlp_dim=tokens_mlp_dim,
-        channels_mlp_dim=channels_mlp_dim,
-        mlp="dense",
-        pooling="mean",
-    )
+    own = {"tokens_mlp_dim": tokens_mlp_dim, "channels_mlp_dim": channels_mlp_dim}
+    own |= {"mlp": "dense", "pooling": "mean"}
     ratios = [tokens_mlp_dim / sizes["hidden_dim"], channels_mlp_dim / sizes["hidden_dim"]]
-    about = dict(num_blocks=sizes["num_layers"], global_pool="avg", mlp_ratio=ratios)
+    about = {"num_blocks": sizes["num_layers"], "global_pool": "avg", "mlp_ratio": ratios}
     images = _images(config, sizes, patches, file, about)
-    return Timm({**sizes, **own, **images}, weights, file)
+    return {**sizes, **own, **images}, weights, file
 
 
 def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
@@ -202,12 +171,7 @@ def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
 def _images(config, sizes, patches, path, about):
     """Return the arguments about images, and check that the configuration can be built.
 
-    Args:
-        config: The settings from `_read`.
-        sizes: The result of `_sizes`.
-        patches: Number of patches.
-        path: Path of the file.
-        about: Other settings derived from the tensors, by timm's names of arguments.
+    `about` holds settings derived from the tensors, by timm's names of arguments.
     """
     side, hidden_dim = math.isqrt(patches), sizes["hidden_dim"]
     about |= {
@@ -244,24 +208,31 @@ def _agrees(value, built, hidden_dim):
     if isinstance(value, list | tuple) and not isinstance(built, list):
         return set(value) == {built}
     if isinstance(built, float | list):  # ratios of the width
-        values, found = np.atleast_1d(value), np.atleast_1d(built)
-        return (hidden_dim * values).astype(int).tolist() == np.rint(hidden_dim * found).astype(
-            int
-        ).tolist()
+        units = (hidden_dim * np.atleast_1d(value)).astype(int)
+        return units.tolist() == np.rint(hidden_dim * np.atleast_1d(built)).astype(int).tolist()
     return value == built
 
 
-def _sizes(tensors, path, patches, *others):
-    """Return the common sizes of both kinds of model, from the shapes of tensors."""
-    missing = [name for name in (patches, *others) if name not in tensors]
-    kernel = tensors.get(patches)
+def _parse(tensors, path, wanted, layers, block_layers, tables):
+    """Return the common sizes of both kinds of model, and tensors by the paths of weights.
+
+    `wanted` are names of tensors, first that of the kernel of patches.
+    """
+    missing = [name for name in wanted if name not in tensors]
+    kernel = tensors.get(wanted[0])
     if missing or kernel.ndim != 4 or kernel.shape[2] != kernel.shape[3]:
         raise ValueError(
             f"`{path}` must contain a model of timm of this kind, with square patches. Received: "
             f"missing={missing}, patches of the shape {getattr(kernel, 'shape', None)}"
         )
     blocks = {int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name))}
-    return {
+    weights, _, unknown = weights_of(tensors, layers, "blocks", block_layers, len(blocks), tables)
+    if unknown:
+        raise ValueError(
+            f"`{path}` must contain a model of timm of this kind, without unsupported tensors. "
+            f"Received: {unknown[:8]}"
+        )
+    sizes = {
         "hidden_dim": kernel.shape[0],
         "channels": kernel.shape[1],
         "patch_size": kernel.shape[2],
@@ -269,33 +240,4 @@ def _sizes(tensors, path, patches, *others):
         "num_classes": len(tensors["head.weight"]) if "head.weight" in tensors else None,
         "layer_norm_epsilon": EPSILON,
     }
-
-
-def _weights(tensors, path, names, of_block, tables):
-    """Return the tensors by the paths of weights."""
-    weights, unknown = {}, []
-    for name, value in tensors.items():
-        stem, _, kind = name.rpartition(".")
-        block = re.fullmatch(r"blocks\.(\d+)\.(.+)", stem)
-        layer = of_block.get(block[2]) if block else names.get(stem)
-        if name in tables:
-            weights[tables[name]] = value
-        elif layer is None or kind not in ("weight", "bias"):
-            unknown.append(name)
-        else:
-            layer = f"block_{block[1]}/{layer}" if block else layer
-            kinds = ("gamma", "beta") if layer.endswith("norm") else ("kernel", "bias")
-            weights[f"{layer}/{kinds[kind == 'bias']}"] = _kernel(value)
-    if unknown:
-        raise ValueError(
-            f"`{path}` must contain a model of timm of this kind, without unsupported tensors. "
-            f"Received: {sorted(unknown)[:8]}"
-        )
-    return weights
-
-
-def _kernel(value):
-    """Transpose to (in, out), and flatten patches by row, column and channel."""
-    if value.ndim == 4:
-        return value.transpose(2, 3, 1, 0).reshape(-1, len(value))
-    return value.T
+    return sizes, weights

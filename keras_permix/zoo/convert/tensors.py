@@ -1,4 +1,4 @@
-"""Read files of the `safetensors` library."""
+"""Read files of the `safetensors` library, and rename their tensors to weights."""
 
 from pathlib import Path
 
@@ -14,19 +14,7 @@ DTYPES = {
 
 
 def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
-    """Read the tensors of a `.safetensors` file by name; bfloat16 becomes float32.
-
-    Args:
-        path: The file.
-
-    Returns:
-        A dict from names to NumPy arrays.
-
-    Raises:
-        ImportError: if the package `safetensors` is absent.
-        FileNotFoundError: for a missing file.
-        ValueError: for a damaged file, or a dtype that NumPy cannot hold.
-    """
+    """Read the tensors of a `.safetensors` file by name; bfloat16 becomes float32."""
     safetensors, path = import_extra("safetensors", "text", f"Reading {path}"), Path(path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -52,3 +40,26 @@ def _array(name, tensor, path):
         )
     array = np.frombuffer(tensor["data"], DTYPES[dtype]).reshape(tensor["shape"])
     return (array.astype("uint32") << 16).view("float32") if dtype == "BF16" else array
+
+
+def weights_of(tensors, layers, block, block_layers, num_layers, tables):
+    """Return PyTorch's tensors by the paths of weights, and the names of missing and other ones.
+
+    `layers` and `block_layers` hold the paths of layers by their names, without ".weight" and
+    ".bias". Kernels become `(in, out)`, and those of patches are flattened by row, column and
+    channel. The tensors of `tables`, paths of weights by names, are not changed.
+    """
+    layers, paths = dict(layers), dict(tables)
+    for index in range(num_layers):
+        for name, layer in block_layers.items():
+            layers[f"{block}.{index}.{name}"] = f"block_{index}/{layer}"
+    for name, layer in layers.items():
+        kinds = ("gamma", "beta") if layer.endswith("norm") else ("kernel", "bias")
+        paths[f"{name}.weight"], paths[f"{name}.bias"] = (f"{layer}/{kind}" for kind in kinds)
+    weights = {}
+    for name in paths.keys() & tensors.keys():
+        value = tensors[name]
+        if value.ndim == 4:
+            value = value.transpose(0, 2, 3, 1).reshape(len(value), -1)
+        weights[paths[name]] = value if name in tables else value.T
+    return weights, sorted(paths.keys() - tensors.keys()), sorted(tensors.keys() - paths.keys())
