@@ -63,7 +63,7 @@ def _of_preset(name, changes):
 def _of_class(cls, changes):
     """Return the rows of a model class with arguments."""
     from keras_permix.recipes.find import known_presets
-    from keras_permix.zoo.parts import check_arguments
+    from keras_permix.zoo.presets.names import check_arguments
 
     check_arguments(cls, changes)
     model = cls(**changes)

@@ -13,7 +13,7 @@ from keras_permix.ops.backend import running
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.training.distribute import Distribution
 from keras_permix.utils.formatting import counted, duration
-from keras_permix.zoo.presets.weights import weights_content
+from keras_permix.zoo.presets.load import weights_content
 
 SKIPPED = 2  # calls during which the backend compiles
 LAST = 22  # call after which the estimate is printed, if the first epoch does not end before

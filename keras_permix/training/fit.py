@@ -17,7 +17,7 @@ from keras_permix.training.distribute import Distribution
 from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.utils.formatting import counted
-from keras_permix.zoo.presets.weights import load_weights_content, weights_content
+from keras_permix.zoo.presets.load import load_weights_content, weights_content
 
 
 def fit_recipe(

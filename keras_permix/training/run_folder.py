@@ -22,7 +22,7 @@ from keras_permix.training.checkpoints import (
 )
 from keras_permix.utils.files import hold_folder, release_folder, sweep, write_bytes, write_text
 from keras_permix.utils.tables import format_csv
-from keras_permix.zoo.presets.weights import load_weights_content
+from keras_permix.zoo.presets.load import load_weights_content
 
 PATH_KEYS = ("path", "train", "test")  # keys of a recipe's `data` for files and folders
 # Names that a run writes, besides its record.

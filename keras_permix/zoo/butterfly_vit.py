@@ -11,18 +11,15 @@ from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.embedding.grids import resize_head
 from keras_permix.layers.embedding.images import PatchEmbedding
-from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, make_mixer, mixer_at
+from keras_permix.layers.mixers import check_mixer_or_none, make_mixer, mixer_at
 from keras_permix.layers.mixing.baselines import RandomOrder
-from keras_permix.zoo.classifier import ImageClassifier
-from keras_permix.zoo.parts import (
-    check_images,
+from keras_permix.zoo.classifier import (
+    ImageClassifier,
     collect_arguments,
     grid_sides,
-    keep_steps,
+    image_input,
     logits_of,
     mixer_on_grid,
-    preprocess,
-    steps_side,
 )
 from keras_permix.zoo.registry import zoo_model
 
@@ -99,19 +96,28 @@ class ButterflyViT(ImageClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        config = collect_arguments(locals())
-        config |= check_images(config)
-        config["mixer"] = check_mixers(mixer, num_layers, check_mixer_or_none)
-        images = keras.Input((None, None, channels), name="images")
-        feature_maps = _encode(_embed(images, config, dtype), config, dtype)
-        x = keras.layers.Flatten(dtype=dtype, name="flatten")(feature_maps[-1])
+        config = collect_arguments(locals(), check_mixer_or_none)
+        images, x = image_input(config, dtype)
+        x = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")(x)
+        if random_order is not None:
+            x = RandomOrder(random_order, dtype=dtype, name="random_order")(x)
+        size = image_size // patch_size if block_size is None else block_size
+        feature_maps = []
+        for index in range(num_layers):
+            spec = mixer_at(config["mixer"], index)
+            if block_size is None and random_order is None:
+                spec = mixer_on_grid(config, index, hidden_dim, rows=1)
+            shared = dict(dtype=dtype, name="mixer")
+            if spec is None:
+                mixer = SoftmaxAttention(num_heads, use_qkv_bias=True, **shared)
+            else:
+                mixer = make_mixer(spec, index, num_layers, use_bias=True, **shared)
+            block = MixerBlock(mixer, mlp_dim, norm_first=False, dtype=dtype, name="transformer")
+            x = ButterflyBlock(block, size, index, dtype=dtype, name=f"block_{index}")(x)
+            feature_maps.append(x)
+        x = keras.layers.Flatten(dtype=dtype, name="flatten")(x)
         logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
-
-    @classmethod
-    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Keep the shift steps of the image size that the weights were trained on."""
-        return {**super().keep_arguments(config, changes), **keep_steps(config, changes)}
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the head to another number of patches, unless their order is random."""
@@ -125,41 +131,3 @@ class ButterflyViT(ImageClassifier):
                 f"Received: image_size={self.get_config()['image_size']}"
             )
         return resize_head(value, old, new)
-
-
-def _embed(images, config, dtype):
-    """Embed images as tokens in the order of the blocks."""
-    x = preprocess(images, config, dtype)
-    patch_size, hidden_dim = config["patch_size"], config["hidden_dim"]
-    x = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")(x)
-    if config["random_order"] is None:
-        return x
-    return RandomOrder(config["random_order"], dtype=dtype, name="random_order")(x)
-
-
-def _encode(x, config, dtype):
-    """Return the tokens after each layer."""
-    side = config["image_size"] // config["patch_size"]
-    block_size = side if config["block_size"] is None else config["block_size"]
-    feature_maps = []
-    for index in range(config["num_layers"]):
-        block = MixerBlock(
-            _make_mixer(config, index, dtype),
-            config["mlp_dim"],
-            norm_first=False,
-            dtype=dtype,
-            name="transformer",
-        )
-        x = ButterflyBlock(block, block_size, index, dtype=dtype, name=f"block_{index}")(x)
-        feature_maps.append(x)
-    return feature_maps
-
-
-def _make_mixer(config, index, dtype):
-    if mixer_at(config["mixer"], index) is None:
-        return SoftmaxAttention(config["num_heads"], use_qkv_bias=True, dtype=dtype, name="mixer")
-    before, after = steps_side(config), config["image_size"] // config["patch_size"]
-    if config["block_size"] is not None or config["random_order"] is not None:
-        before = after  # Blocks keep their length, or hold patches in random order.
-    spec = mixer_on_grid(config, index, config["hidden_dim"], (1, before), (1, after))
-    return make_mixer(spec, index, config["num_layers"], use_bias=True, dtype=dtype, name="mixer")

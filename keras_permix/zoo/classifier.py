@@ -1,33 +1,54 @@
-"""Define the base classes of models that predict a class, several labels or numbers."""
+"""Define the base classes of classifiers, and what models share: arguments, inputs and heads."""
 
-from collections.abc import Sequence
-from typing import Any, Self
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
+from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
-from keras_permix._typing import DType, Labels, Tensor
-from keras_permix.layers.embedding.images import RANGE
-from keras_permix.utils.checks import check_choice, check_integer
+from keras_permix._typing import DType, Tensor
+from keras_permix.layers.embedding.grids import resize_delays, resize_steps
+from keras_permix.layers.embedding.images import RANGE, ImagePreprocessor
+from keras_permix.layers.mixers import (
+    MIXERS,
+    check_mixer,
+    check_mixers,
+    is_causal,
+    make_mixer,
+    mixer_at,
+)
+from keras_permix.layers.mixing.causal_csp import CausalCSP
+from keras_permix.layers.mixing.csp import CSP
+from keras_permix.layers.parts.masks import visible_keys
+from keras_permix.layers.parts.wrappers import FirstToken
+from keras_permix.utils.checks import (
+    check_choice,
+    check_flags,
+    check_floats,
+    check_number,
+    plain,
+)
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.parts import check_scale
-from keras_permix.zoo.presets.load import is_quantized
-from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
+from keras_permix.zoo.outputs import UNSCALED, NamedOutputs
+from keras_permix.zoo.presets.names import check_arguments
 
+SEEDS = ("random_order",)  # integers of at least 0, checked by layers
 # kind of outputs -> name of the task, for images, texts or pairs
 TASK_NAMES = {
     "class": "{}_classification",
     "labels": "multilabel_{}_classification",
     "values": "{}_regression",
 }
-UNSCALED = {"target_mean": 0.0, "target_std": 1.0}
 
 
-class Classifier(ZooModel):
+class Classifier(NamedOutputs, ZooModel):
     """Build a `ZooModel` with one logit per class or label, or one number per target.
 
     A subclass takes `num_classes`, names its last layer with weights "head", and defines
-    `input_kind`.
+    `input_kind`. By default, its inputs are images, which the layer "preprocessor" resizes.
 
     Args:
         inputs, outputs, feature_maps, config, dtype, kwargs: As in `ZooModel`.
@@ -85,140 +106,32 @@ class Classifier(ZooModel):
 
     @classmethod
     def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Reset the scale of the targets if the targets change."""
-        outputs = ("predicts", "num_classes")
-        same = all(changes.get(name, config.get(name)) == config.get(name) for name in outputs)
-        return {} if same else dict(UNSCALED)
+        """Keep the shift steps of the old image size, and reset the scale of changed targets."""
+        changed = {name for name, value in changes.items() if value != config.get(name)}
+        kept = dict(UNSCALED) if changed & {"predicts", "num_classes"} else {}
+        if "image_size" in changed and config.get("image_size") and "steps_image_size" in config:
+            kept["steps_image_size"] = config["steps_image_size"] or config["image_size"]
+        return kept
 
     @property
     def predicts(self) -> str:
         """Return the kind of outputs: "class", "labels" or "values"."""
         return self._zoo_config.get("predicts", "class")
 
+    def make_inputs(self, seed: int, batch: int) -> Any:
+        layer: Any = self.preprocessor
+        shape = (batch, layer.image_size, layer.image_size, self.input_shape[-1])
+        return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
+
+    def describe_input(self) -> dict[str, Any]:
+        layer: Any = self.preprocessor
+        scale = {"mean": layer.mean, "std": layer.std, "range": list(RANGE)}
+        return {"size": layer.image_size, **scale}
+
     def describe_output(self) -> dict[str, Any]:
         if self.predicts == "values":
             return {"outputs": "values", "targets": self.output_shape[-1]}
         return super().describe_output()
-
-    def classify(self, inputs: Any, top: int = 5) -> list[list[tuple[str, float]]]:
-        """Name the most probable classes or labels.
-
-        Args:
-            inputs: A batch of inputs, or a list of images `(height, width, channels)` of any sizes.
-            top: Number of classes to name.
-
-        Returns:
-            See `decode_predictions`.
-
-        Raises:
-            ValueError: for a `top` below 1, a model of one class or of numbers, or outputs that are
-                NaN or infinite.
-
-        Example:
-
-        >>> from keras_permix.zoo import CSPViT
-        >>> model = CSPViT.from_preset("test")
-        >>> [[(label, _), *others]] = model.classify(np.zeros((1, 8, 8, 3), "uint8"))
-        >>> label in model.labels, len(others)
-        (True, 2)
-        """
-        check_integer("top", top)  # fail before predicting
-        self._check_several()
-        return self.decode_predictions(self.predict(inputs, verbose=0), top)
-
-    def decode_predictions(
-        self, predictions: Tensor, top: int = 5
-    ) -> list[list[tuple[str, float]]]:
-        """Name the most probable classes or labels of logits.
-
-        Args:
-            predictions: Logits `(batch, num_classes)`, as returned by `predict`.
-            top: Number of classes to name.
-
-        Returns:
-            For each sample a list of `(label, probability)`, the most probable first. A model
-            without labels names classes by their numbers. The probabilities of a model that
-            predicts labels are independent.
-
-        Raises:
-            ValueError: for a `top` below 1, a model of one class or of numbers, predictions of
-                another shape, or samples whose largest prediction is not finite.
-        """
-        top = check_integer("top", top)
-        self._check_several()
-        predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
-        classes = self.output_shape[-1]
-        if predictions.ndim != 2 or predictions.shape[1] != classes:
-            raise ValueError(
-                f"`predictions` must be logits (batch, {classes}). "
-                f"Received: predictions.shape={predictions.shape}"
-            )
-        largest = predictions.max(1, keepdims=True)
-        rows = np.flatnonzero(~np.isfinite(largest))
-        if len(rows):
-            raise ValueError(
-                "`predictions` must be numbers, and the largest of each sample finite. Received: "
-                f"NaN or infinity in {len(rows)} of {len(predictions)} samples, first in sample "
-                f"{rows[0]}"
-            )
-        labels = self.labels or [str(number) for number in range(classes)]
-        if self.predicts == "labels":
-            probabilities = np.exp(-np.logaddexp(0, -predictions))
-        else:
-            shifted = np.exp(predictions - largest)
-            probabilities = shifted / shifted.sum(1, keepdims=True)
-        return [
-            [(labels[best], float(row[best])) for best in np.argsort(-row)[:top]]
-            for row in probabilities
-        ]
-
-    def _check_several(self):
-        """Raise for models of numbers or of one class, whose probability would always be 1."""
-        if self.predicts == "values":
-            raise ValueError(
-                "The model predicts numbers instead of classes: call `predict`. "
-                f"Received: {self.name} with predicts={self.predicts!r}"
-            )
-        if self.predicts == "class" and self.output_shape[-1] < 2:
-            raise ValueError(
-                "`num_classes` must be at least 2 to name classes. With a single output, take the "
-                "sigmoid of `predict`, or train one logit per class. "
-                f"Received: {self.name} with num_classes={self.output_shape[-1]}"
-            )
-
-    def reset_classifier(self, num_classes: int, labels: Labels | None = None) -> Self:
-        """Return a copy of the model with a new head of zeros for other classes or targets.
-
-        Args:
-            num_classes: Number of classes.
-            labels: Names of the classes, or `None`.
-
-        Returns:
-            A new model of this class. Frozen layers stay frozen, except the head.
-
-        Raises:
-            ValueError: for a wrong number of labels, or a model that is quantized or has LoRA.
-
-        Example:
-
-        >>> from keras_permix.zoo import CSPViT
-        >>> model = CSPViT.from_preset("test").reset_classifier(2, labels=["cat", "dog"])
-        >>> model.output_shape, model.labels
-        ((None, 2), ('cat', 'dog'))
-        """
-        config = {**self.get_config(), "num_classes": num_classes, "labels": labels, **UNSCALED}
-        config = {key: value for key, value in config.items() if key not in ("name", "trainable")}
-        layers = self._flatten_layers()
-        if is_quantized(config) or any(getattr(layer, "lora_enabled", False) for layer in layers):
-            raise ValueError(
-                "The head of a model with quantized weights or LoRA cannot be replaced. Use the "
-                "original model, or save the model as a preset, which merges LoRA. "
-                f"Received: {self.name}, num_classes={num_classes}"
-            )
-        model = type(self).from_config(config)
-        transfer_weights(self, model, {"num_classes": num_classes}, new_head=True)
-        transfer_trainable(self, model)
-        return model
 
 
 class ImageClassifier(Classifier):
@@ -233,24 +146,144 @@ class ImageClassifier(Classifier):
     def input_kind(cls, config: dict[str, Any]) -> str:
         return "image"
 
-    def make_inputs(self, seed: int, batch: int) -> Any:
-        return make_images(self, seed, batch)
-
-    def describe_input(self) -> dict[str, Any]:
-        return describe_images(self)
+    @classmethod
+    def _check_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        return config | check_images(config)
 
 
-def make_images(model, seed, batch):
-    """Make random images of the size to which a model resizes its inputs."""
-    size = model.preprocessor.image_size
-    shape = (batch, size, size, model.input_shape[-1])
-    return np.random.default_rng(seed).integers(0, 256, shape, dtype="uint8")
+def collect_arguments(
+    variables: dict[str, Any], check: Callable[[Any], Any] = check_mixer, **choices: Iterable[Any]
+) -> dict[str, Any]:
+    """Collect and check the arguments of the constructor of a model.
+
+    Integers, floats and booleans are checked by their annotations: an `int` is positive, a `float`
+    is positive or, if its name ends in "dropout", a rate. `num_classes` defaults to the number of
+    `labels`, or the default of the class.
+
+    Args:
+        variables: The `locals()` of the constructor's first line.
+        check: Function that checks one mixer; see `check_mixers`.
+        **choices: The values that arguments accept.
+
+    Returns:
+        A dict of the model's configuration, without `self`, `dtype` and `kwargs`.
+    """
+    cls, given = type(variables["self"]), variables["kwargs"]
+    check_arguments(cls, given)
+    parameters = inspect.signature(variables["__class__"].__init__).parameters
+    others = ("self", "dtype", "kwargs", "__class__")
+    config = {name: value for name, value in variables.items() if name not in others}
+    check_flags(config, parameters)
+    if config.get("num_classes", 0) is None:
+        default = 1 if given.get("predicts") == "values" else cls.default_classes
+        labels = plain(given.get("labels"))
+        config["num_classes"] = len(labels) if isinstance(labels, list | tuple) else default
+    for name, value in config.items():
+        if value is None and name in ("mixer", "mlp"):
+            value = getattr(cls, f"default_{name}", None)
+        if name not in SEEDS:
+            value = check_number(name, value, parameters[name].annotation)
+        config[name] = value
+    for name, values in choices.items():
+        check_choice(name, config[name], values)
+    if "mixer" in config:
+        mixers = config["mixer"] = check_mixers(config["mixer"], config["num_layers"], check)
+        if config.get("pooling") == "cls" and all(
+            map(is_causal, mixers if isinstance(mixers, list) else [mixers])
+        ):
+            raise ValueError(
+                '`pooling="cls"` does not support causal mixers, because the class token comes '
+                f'first. Choose another `pooling`. Received: pooling="cls", mixer={mixers}'
+            )
+    return cls._check_config(config)
 
 
-def describe_images(model):
-    """Describe the images that a model takes, for a preset."""
-    preprocessor = model.preprocessor
-    return {
-        "size": preprocessor.image_size, "mean": preprocessor.mean, "std": preprocessor.std,
-        "range": list(RANGE),
-    }  # fmt: skip
+def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
+    """Check the sizes of images and patches, and return "mean" and "std" as floats per channel."""
+    channels = config["channels"]
+    mean, std = (check_floats(key, config[key], channels, "channel") for key in ("mean", "std"))
+    if min(std) <= 0:
+        raise ValueError(f"`std` must contain positive numbers. Received: std={std!r}")
+    for key in ("image_size", "steps_image_size"):
+        size, patch = config.get(key), config.get("patch_size", 1)
+        if size is not None and size % patch:
+            raise ValueError(
+                f"`patch_size` must divide `{key}`. Received: {key}={size}, patch_size={patch}"
+            )
+    return {"mean": mean, "std": std}
+
+
+def check_scale(scale: dict[str, Any], targets: int) -> dict[str, Any]:
+    """Return the mean and the standard deviation of targets as floats, or lists per target."""
+    for name, value in scale.items():
+        one = isinstance(value, Real)
+        floats = check_floats(name, [value] if one else value, 1 if one else targets, "target")
+        scale = {**scale, name: floats[0] if one else floats}
+    if np.min(scale[name]) <= 0:
+        raise ValueError(f"`{name}` must be positive. Received: {name}={scale[name]}")
+    return scale
+
+
+def image_input(config: dict[str, Any], dtype: Any, align_corners: bool = False) -> tuple[Any, Any]:
+    """Return the input of a model of images, and the images resized and normalized."""
+    images = keras.Input((None, None, config["channels"]), name="images")
+    size, mean, std = (config[key] for key in ("image_size", "mean", "std"))
+    layer = ImagePreprocessor(size, mean, std, align_corners, dtype=dtype, name="preprocessor")
+    return images, layer(images)
+
+
+def grid_sides(model: Any, source: Any) -> tuple[int, int]:
+    """Return the sides of the grids of patches or pixels of `source` and `model`."""
+    configs = [one.get_config() for one in (source, model)]
+    old, new = (config["image_size"] // config.get("patch_size", 1) for config in configs)
+    return old, new
+
+
+def mixer_on_grid(
+    config: dict[str, Any], index: int, channels: int, extra: int = 0, rows: int | None = None
+) -> Any:
+    """Return the mixer of a block, with its steps or delays scaled from `steps_image_size`.
+
+    Args:
+        config: Configuration of the model.
+        index: Index of the block.
+        channels: Default number of channels that the mixer permutes.
+        extra: Number of tokens before the grid, such as a class token.
+        rows: Rows of the grid of tokens. `None`: as many as columns.
+    """
+    spec, size = mixer_at(config["mixer"], index), config["image_size"]
+    old = config["steps_image_size"] or size
+    known = isinstance(spec, dict) and spec["name"] in MIXERS
+    if old == size or not known or not issubclass(MIXERS[spec["name"]].layer, CSP | CausalCSP):
+        return spec
+    before, after = (side // config.get("patch_size", 1) for side in (old, size))
+    grids = (rows or before, before), (rows or after, after)
+    mixer = make_mixer(spec, index, config["num_layers"])
+    if isinstance(mixer, CSP):
+        steps = mixer.steps((rows or before) * before + extra, channels)
+        return {**spec, "shift": resize_steps(steps, *grids, extra)}
+    delays, least = mixer.steps(mixer.inner_dim or channels), mixer.group_size - 1
+    return {**spec, "delays": resize_delays(delays, *grids, least)}
+
+
+def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:
+    """Reduce the tokens `(batch, tokens, channels)` of each sample to one vector.
+
+    "cls" takes the first token; "mean" and "max" are over the real tokens, at which the mask
+    `(batch, tokens)` is True. In a sample without real tokens, all tokens count.
+    """
+    if pooling == "cls":
+        return FirstToken(dtype=tokens.dtype, name="first_token")(tokens)
+    if mask is None:
+        return ops.mean(tokens, axis=1) if pooling == "mean" else ops.max(tokens, axis=1)
+    real = ops.expand_dims(visible_keys(mask), axis=-1)
+    if pooling == "max":
+        return ops.max(ops.where(real, tokens, ops.cast(-float("inf"), tokens.dtype)), axis=1)
+    count = ops.sum(ops.cast(real, "float32"), axis=1, keepdims=True)
+    return ops.sum(tokens * ops.cast(ops.cast(real, "float32") / count, tokens.dtype), axis=1)
+
+
+def logits_of(x: Any, num_classes: int, dtype: Any, use_bias: bool = True) -> Any:
+    """Return logits in float32, from a dense layer named "head"."""
+    logits = keras.layers.Dense(num_classes, use_bias=use_bias, dtype=dtype, name="head")(x)
+    return keras.layers.Activation("linear", dtype="float32", name="logits")(logits)

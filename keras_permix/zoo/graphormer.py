@@ -1,6 +1,7 @@
 """Define Graphormer, a Transformer on graphs, with attention or sorting."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -11,10 +12,11 @@ from keras_permix.data.graphs.preprocess import batch_graphs
 from keras_permix.data.graphs.smiles import ATOM_FEATURES, BOND_FEATURES, from_smiles
 from keras_permix.layers.graph.graph_embedding import EDGES, GraphEmbedding, GraphormerBias
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock, initial_stddev
-from keras_permix.layers.mixers import check_mixers, mixer_at
+from keras_permix.layers.mixers import mixer_at
 from keras_permix.layers.parts.wrappers import Dense, make_dropout
-from keras_permix.utils.checks import check_choice, check_named
+from keras_permix.utils.checks import check_named
 from keras_permix.zoo.arrays import check_texts
+from keras_permix.zoo.classifier import check_scale, collect_arguments, pool_tokens
 from keras_permix.zoo.graph_inputs import (
     check_domain,
     check_graphs,
@@ -23,7 +25,6 @@ from keras_permix.zoo.graph_inputs import (
     warn_of_other_molecules,
 )
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.parts import check_scale, collect_arguments, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 
 HOP_TABLES = 128  # number in the released code
@@ -109,19 +110,39 @@ class Graphormer(ZooModel):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        config = collect_arguments(locals())
+        config = collect_arguments(
+            locals(), partial(check_named, "mixer", choices=MIXERS), edges=EDGES
+        )
         config |= {
-            "mixer": check_mixers(
-                self.default_mixer if mixer is None else mixer, num_layers, _check_mixer
-            ),
-            "edges": check_choice("edges", edges, tuple(EDGES)),
             **check_scale({"mean": mean, "std": std}, targets),
             "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
         }
         graphs = graph_inputs(config)
-        feature_maps = _encode(graphs, config, dtype)
-        values = _read_out(feature_maps[-1], config, dtype)
+        hop_tables = max(HOP_TABLES, max_hops) if keep_unused_params else None
+        bias = GraphormerBias(
+            num_heads, edges, max_hops, hop_tables, dtype=dtype, name="graphormer_bias"
+        )(graphs)
+        x = GraphEmbedding(hidden_dim, dtype=dtype, name="graph_embedding")(graphs)
+        x = make_dropout(input_dropout, dtype=dtype, name="input_dropout")(x)
+        shared = dict(
+            dropout=dropout, attention_dropout=attention_dropout, num_layers=num_layers, dtype=dtype
+        )
+        feature_maps = []
+        for index in range(num_layers):
+            spec, name = mixer_at(config["mixer"], index), f"block_{index}"
+            block = GraphormerBlock(
+                num_heads, mlp_dim, spec, layer_index=index, **shared, name=name
+            )
+            x = block(x, bias)
+            feature_maps.append(x)
+        x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(x)
+        normal = keras.initializers.RandomNormal(stddev=initial_stddev(num_layers))
+        head = Dense(targets, kernel_initializer=normal, dtype=dtype, name="head")
+        scale = keras.layers.Rescaling(
+            config["std"], config["mean"], dtype="float32", name="values"
+        )
+        values = scale(head(pool_tokens(x, "cls")))
         super().__init__(graphs, values, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
@@ -172,8 +193,8 @@ class Graphormer(ZooModel):
         return self._padded_inputs(seed, batch, NODES)
 
     def _example(self, batch, seed=0):
-        domain = self.get_config()["domain"]
-        return self._padded_inputs(seed, batch, max(NODES, domain["max_atoms"] if domain else 0))
+        domain = self.get_config()["domain"] or {"max_atoms": 0}
+        return self._padded_inputs(seed, batch, max(NODES, domain["max_atoms"]))
 
     def _padded_inputs(self, seed, batch, nodes):
         config, rng = self.get_config(), np.random.default_rng(seed)
@@ -209,49 +230,9 @@ class SliceGraphormer(Graphormer):
     default_mixer = "slice_sort"
 
 
-def _encode(graphs, config, dtype):
-    """Return the tokens after each block."""
-    hop_tables = max(HOP_TABLES, config["max_hops"]) if config["keep_unused_params"] else None
-    bias = GraphormerBias(
-        config["num_heads"], config["edges"], config["max_hops"], hop_tables,
-        dtype=dtype, name="graphormer_bias",
-    )(graphs)  # fmt: skip
-    x = GraphEmbedding(config["hidden_dim"], dtype=dtype, name="graph_embedding")(graphs)
-    x = make_dropout(config["input_dropout"], dtype=dtype, name="input_dropout")(x)
-    feature_maps = []
-    for index in range(config["num_layers"]):
-        block = GraphormerBlock(
-            config["num_heads"],
-            config["mlp_dim"],
-            mixer_at(config["mixer"], index),
-            dropout=config["dropout"],
-            attention_dropout=config["attention_dropout"],
-            layer_index=index,
-            num_layers=config["num_layers"],
-            dtype=dtype,
-            name=f"block_{index}",
-        )
-        x = block(x, bias)
-        feature_maps.append(x)
-    return feature_maps
-
-
-def _read_out(tokens, config, dtype):
-    """Map tokens to values in float32, in the units of the targets."""
-    x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(tokens)
-    normal = keras.initializers.RandomNormal(stddev=initial_stddev(config["num_layers"]))
-    head = Dense(config["targets"], kernel_initializer=normal, dtype=dtype, name="head")
-    rescale = keras.layers.Rescaling(config["std"], config["mean"], dtype="float32", name="values")
-    return rescale(head(pool_tokens(x, "cls")))
-
-
 def _random_graph(rng, config):
     """Make a tree with one more edge and random features."""
     nodes = rng.integers(3, NODES + 1)
     ends = [(node, rng.integers(node)) for node in range(1, nodes)] + [(0, nodes - 1)]
     features = rng.integers(0, 4, (nodes, config["edge_features"]))
     return rng.integers(0, 9, (nodes, config["node_features"])), np.hstack([ends, features])
-
-
-def _check_mixer(mixer):
-    return check_named("mixer", mixer, MIXERS)

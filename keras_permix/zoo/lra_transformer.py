@@ -10,23 +10,12 @@ from keras_permix._typing import MixerSpecs, StrPath, Tensor
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import TokenEmbedding
-from keras_permix.layers.mixers import check_mixers, make_mixer, sized
+from keras_permix.layers.mixers import make_mixer, sized
 from keras_permix.layers.parts.wrappers import make_dropout
-from keras_permix.utils.checks import check_choice, check_integer
-from keras_permix.zoo.parts import (
-    check_class_token,
-    collect_arguments,
-    logits_of,
-    mixer_on_pixels,
-    pool_tokens,
-)
+from keras_permix.utils.checks import check_integer
+from keras_permix.zoo.classifier import collect_arguments, logits_of, mixer_on_grid, pool_tokens
 from keras_permix.zoo.registry import zoo_model
-from keras_permix.zoo.sequence_classifier import (
-    SequenceClassifier,
-    check_sequence_config,
-    join_pairs,
-    sequence_inputs,
-)
+from keras_permix.zoo.sequence_classifier import SequenceClassifier, join_pairs, sequence_inputs
 
 POOLINGS = ("cls", "mean", "max", "mean_of_length")
 EPSILON = 1e-6
@@ -123,18 +112,47 @@ class LRATransformer(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        config = collect_arguments(locals())
-        config |= {
-            "mixer": check_mixers(mixer, num_layers),
-            "pooling": check_choice("pooling", pooling, POOLINGS),
-            "head_dims": _check_head_dims(head_dims),
-        }
-        config = check_sequence_config(config)
-        check_class_token(pooling, config["mixer"])
+        config = collect_arguments(locals(), pooling=POOLINGS)
+        if head_dims is not None:
+            if not isinstance(head_dims, list | tuple):
+                raise ValueError(
+                    f"`head_dims` must be a tuple of integers. Received: head_dims={head_dims!r}"
+                )
+            config["head_dims"] = [check_integer("head_dims", dim) for dim in head_dims]
         inputs, tokens, mask = sequence_inputs(config, dtype)
-        x, mask = _embed(tokens, mask, config, dtype)
-        feature_maps = _encode(x, mask, config, dtype)
-        logits = _classify(feature_maps[-1], mask, config, dtype)
+        cls_token, longest = int(pooling == "cls"), config["max_sequence_length"]
+        table = dict(stddev=embedding_stddev, dtype=dtype, name="embedding")
+        embedding = TokenEmbedding(
+            vocabulary_size, hidden_dim, longest, positions, pooling == "cls", **table
+        )
+        drop = make_dropout(dropout, dtype=dtype, name="embedding_dropout")
+        x, mask = drop(embedding(tokens)), embedding.compute_mask(tokens, mask)
+        parts = dict(dropout=dropout, dtype=dtype)
+        mixing = dict(inner_dim=inner_dim, use_bias=use_bias, ragged=mask is not None, **parts)
+        mlp = dict(norm_first=norm_first, activation=activation, hidden_dropout=dropout, **parts)
+        feature_maps = []
+        for index in range(num_layers):
+            spec = mixer_on_grid(config, index, inner_dim or hidden_dim, cls_token)
+            spec = sized(spec, longest + cls_token)
+            mixer = make_mixer(spec, index, num_layers, **mixing, name="mixer")
+            block = MixerBlock(mixer, mlp_dim, **mlp, epsilon=EPSILON, name=f"block_{index}")
+            x = block(x, mask=mask)
+            feature_maps.append(x)
+        if norm_first:
+            norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="final_norm")
+            x = norm(x)
+        if pooling != "mean_of_length":
+            x = pool_tokens(x, pooling, mask)
+        else:
+            x = x if mask is None else x * ops.expand_dims(ops.cast(mask, x.dtype), axis=-1)
+            x = ops.sum(x / longest, axis=1)
+        if pairs:
+            a, b = join_pairs(x)
+            x = ops.concatenate([a, b, *([a * b, a - b] if compare_pairs else [])], axis=-1)
+        dims = [mlp_dim, mlp_dim // 2][: 1 + pairs] if head_dims is None else config["head_dims"]
+        for index, dim in enumerate(dims):
+            x = keras.layers.Dense(dim, "relu", dtype=dtype, name=f"head_hidden_{index}")(x)
+        logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
@@ -146,89 +164,3 @@ class LRATransformer(SequenceClassifier):
         value = ops.convert_to_tensor(value)
         grown = copy(value[first:], nearest_on_grid(old, new), axis=0)
         return ops.concatenate([value[:first], grown], axis=0)
-
-
-def _embed(tokens, mask, config, dtype):
-    """Embed token ids with their positions, and return the tokens and their mask."""
-    embedding = TokenEmbedding(
-        config["vocabulary_size"],
-        config["hidden_dim"],
-        config["max_sequence_length"],
-        positions=config["positions"],
-        use_class_token=config["pooling"] == "cls",
-        stddev=config["embedding_stddev"],
-        dtype=dtype,
-        name="embedding",
-    )
-    dropout = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")
-    return dropout(embedding(tokens)), embedding.compute_mask(tokens, mask)
-
-
-def _encode(x, mask, config, dtype):
-    """Return the tokens after each block."""
-    dropout, num_layers, feature_maps = config["dropout"], config["num_layers"], []
-    channels, class_token = (
-        config["inner_dim"] or config["hidden_dim"],
-        int(config["pooling"] == "cls"),
-    )
-    for index in range(num_layers):
-        spec = mixer_on_pixels(config, index, channels, class_token)
-        mixer = make_mixer(
-            sized(spec, config["max_sequence_length"] + class_token),
-            index,
-            num_layers,
-            ragged=mask is not None,
-            inner_dim=config["inner_dim"],
-            use_bias=config["use_bias"],
-            dropout=dropout,
-            dtype=dtype,
-            name="mixer",
-        )
-        block = MixerBlock(
-            mixer,
-            config["mlp_dim"],
-            norm_first=config["norm_first"],
-            dropout=dropout,
-            hidden_dropout=dropout,
-            epsilon=EPSILON,
-            activation=config["activation"],
-            dtype=dtype,
-            name=f"block_{index}",
-        )
-        x = block(x, mask=mask)
-        feature_maps.append(x)
-    return feature_maps
-
-
-def _classify(tokens, mask, config, dtype):
-    """Map tokens to logits in float32."""
-    if config["norm_first"]:
-        norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="final_norm")
-        tokens = norm(tokens)
-    x = _pool(tokens, mask, config)
-    if config["pairs"]:
-        a, b = join_pairs(x)
-        compared = [a * b, a - b] if config["compare_pairs"] else []
-        x = ops.concatenate([a, b, *compared], axis=-1)
-    dims = config["head_dims"]
-    if dims is None:
-        dims = [config["mlp_dim"], config["mlp_dim"] // 2][: 1 + config["pairs"]]
-    for index, dim in enumerate(dims):
-        x = keras.layers.Dense(dim, "relu", dtype=dtype, name=f"head_hidden_{index}")(x)
-    return logits_of(x, config["num_classes"], dtype)
-
-
-def _pool(tokens, mask, config):
-    if config["pooling"] != "mean_of_length":
-        return pool_tokens(tokens, config["pooling"], mask)
-    if mask is not None:
-        tokens = tokens * ops.expand_dims(ops.cast(mask, tokens.dtype), axis=-1)
-    return ops.sum(tokens / config["max_sequence_length"], axis=1)
-
-
-def _check_head_dims(dims):
-    if dims is None:
-        return None
-    if not isinstance(dims, list | tuple):
-        raise ValueError(f"`head_dims` must be a tuple of integers. Received: head_dims={dims!r}")
-    return [check_integer("head_dims", dim) for dim in dims]

@@ -11,19 +11,13 @@ from keras_permix._typing import MixerSpec, MixerSpecs, StrPath, Tensor
 from keras_permix.layers.embedding.grids import resize_distances
 from keras_permix.layers.mega.mega_block import MegaBlock, check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
-from keras_permix.layers.mixers import check_mixers
 from keras_permix.layers.parts.wrappers import Dense, Embedding, make_dropout
 from keras_permix.ops.reference.linear import full_precision
-from keras_permix.zoo.parts import collect_arguments, mixer_on_pixels, pool_tokens
+from keras_permix.zoo.classifier import collect_arguments, logits_of, mixer_on_grid, pool_tokens
 from keras_permix.zoo.registry import zoo_model
-from keras_permix.zoo.sequence_classifier import (
-    SequenceClassifier,
-    check_sequence_config,
-    check_tokens,
-    join_pairs,
-    sequence_inputs,
-)
+from keras_permix.zoo.sequence_classifier import SequenceClassifier, join_pairs, sequence_inputs
 
+# Names of the layers from pooled tokens to logits.
 HEAD = ("classifier", "classifier_dropout", "classifier_activation", "head", "logits")
 
 
@@ -131,31 +125,45 @@ class MEGA(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        config = collect_arguments(locals())
-        mixer = self.default_mixer if mixer is None else mixer
-        config["mixer"] = check_mixers(mixer, num_layers, check_mega_mixer)
-        config = check_sequence_config(config)
-        _check_chunks(config)
+        config = collect_arguments(locals(), check_mega_mixer)
+        if image_size and chunk_size and image_size**2 % min(chunk_size, image_size**2):
+            raise ValueError(  # Pixels have no padding.
+                "`chunk_size` must divide the number of pixels. "
+                f"Received: chunk_size={chunk_size}, image_size={image_size}"
+            )
         inputs, tokens, mask = sequence_inputs(config, dtype)
-        x, feature_maps = _embed(tokens, mask, config, dtype), []
+        normal, embedding = keras.initializers.RandomNormal, dict(dtype=dtype, name="embedding")
+        if mask is None:
+            kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
+            x = Dense(hidden_dim, **kernel, **embedding)(ops.expand_dims(tokens, -1))
+        else:
+            table = normal(0, hidden_dim**-0.5)
+            x = Embedding(vocabulary_size, hidden_dim, table, **embedding)(tokens)
+        x = make_dropout(dropout, dtype=dtype, name="embedding_dropout")(x)
+        x = x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
+        feature_maps = []
         for index in range(num_layers):
             x = _make_block(config, index, dtype)(x, mask=mask)
             feature_maps.append(x)
-        pooled = _pool(feature_maps[-1], mask, config, dtype)
+        if norm_first:
+            x = normalize(make_norm(norm, dtype=dtype, name="norm"), x, mask)
+        x = pool_tokens(ops.cast(x, full_precision(x.dtype)), "mean", mask)
         if pairs:
-            pooled = ops.concatenate(join_pairs(pooled), axis=-1)
-        for layer in _make_head(config, dtype):
-            pooled = layer(pooled)
-        super().__init__(inputs, pooled, feature_maps, config, dtype=dtype, **kwargs)
+            x = ops.concatenate(join_pairs(x), axis=-1)
+        width = classifier_dim or inner_dim or 2 * hidden_dim
+        x = Dense(width, dtype=dtype, name="classifier")(x)
+        x = make_dropout(dropout, dtype=dtype, name="classifier_dropout")(x)
+        x = keras.layers.Activation("gelu", dtype=dtype, name="classifier_activation")(x)
+        logits = logits_of(x, config["num_classes"], dtype, use_bias=False)
+        super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize position biases to another image size by distances along rows and columns."""
         old, new = (model.get_config()["image_size"] for model in (source, self))
-        if not old or not new or weight.path.rpartition("/")[2] != "bias_table":
+        if not old or not new or not weight.path.endswith("/bias_table"):
             return value
-        entries = [int(table.shape[0]) for table in (value, weight)]
-        if entries != [2 * size**2 - 1 for size in (old, new)]:  # biases within chunks
-            return value
+        if value.shape[0] != 2 * old**2 - 1 or weight.shape[0] != 2 * new**2 - 1:
+            return value  # biases within chunks
         distances = resize_distances((old, old), (new, new))
         return ops.take(ops.convert_to_tensor(value), distances + old**2 - 1)
 
@@ -227,8 +235,7 @@ class MEGA(SequenceClassifier):
         """
         if not ops.is_tensor(tokens):
             tokens = np.asarray(tokens)
-            config = {**self.get_config(), "max_sequence_length": np.inf}
-            check_tokens(tokens, np.ones(np.shape(tokens)), config)
+            self._check_tokens(tokens, np.ones(np.shape(tokens)), np.inf)
         x, states = self.get_layer("embedding")(ops.convert_to_tensor(tokens)), []
         for block, before in zip(self._blocks(), state["blocks"], strict=True):
             x, after = block.chunk(x, before)
@@ -263,23 +270,10 @@ class CSPMEGA(MEGA):
     default_mixer = {"name": "csp", "group_size": None}
 
 
-def _embed(tokens, mask, config, dtype):
-    """Embed ids or pixels as tokens, with zeros at padding."""
-    hidden_dim, normal = config["hidden_dim"], keras.initializers.RandomNormal
-    if mask is None:
-        kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
-        x = Dense(hidden_dim, **kernel, dtype=dtype, name="embedding")(ops.expand_dims(tokens, -1))
-    else:
-        initializer, size = normal(0, hidden_dim**-0.5), config["vocabulary_size"]
-        x = Embedding(size, hidden_dim, initializer, dtype=dtype, name="embedding")(tokens)
-    x = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")(x)
-    return x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
-
-
 def _make_block(config, index, dtype):
     at, ragged = (index, config["num_layers"]), not config["image_size"]
     inner = config["inner_dim"] or 2 * config["hidden_dim"]
-    mixer = mixer_on_pixels(config, index, inner)
+    mixer = mixer_on_grid(config, index, inner)
     of_attention = ("position_bias", "max_sequence_length", "chunk_size")
     attention = {name: config[name] for name in of_attention}
     if isinstance(config["mixer"], list) and not isinstance(mixer, str):
@@ -295,33 +289,3 @@ def _make_block(config, index, dtype):
         dtype=dtype,
         name=f"block_{index}",
     )
-
-
-def _pool(x, mask, config, dtype):
-    """Return the mean of the real tokens, in full precision."""
-    if config["norm_first"]:
-        x = normalize(make_norm(config["norm"], dtype=dtype, name="norm"), x, mask)
-    return pool_tokens(ops.cast(x, full_precision(x.dtype)), "mean", mask)
-
-
-def _make_head(config, dtype):
-    """Return the layers from the mean to logits in float32, named as in `HEAD`."""
-    width = config["classifier_dim"] or config["inner_dim"] or 2 * config["hidden_dim"]
-    classifier, dropout, activation, head, logits = HEAD
-    return (
-        Dense(width, dtype=dtype, name=classifier),
-        make_dropout(config["dropout"], dtype=dtype, name=dropout),
-        keras.layers.Activation("gelu", dtype=dtype, name=activation),
-        keras.layers.Dense(config["num_classes"], use_bias=False, dtype=dtype, name=head),
-        keras.layers.Activation("linear", dtype="float32", name=logits),
-    )
-
-
-def _check_chunks(config):
-    """Check that chunks divide the pixels, which have no padding."""
-    chunk, tokens = config["chunk_size"], config["max_sequence_length"]
-    if config["image_size"] and chunk and tokens % min(chunk, tokens):
-        raise ValueError(
-            "`chunk_size` must divide the number of pixels. "
-            f"Received: chunk_size={chunk}, image_size={config['image_size']}"
-        )

@@ -11,15 +11,14 @@ from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.grids import resize_dense, resize_head
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.parts.wrappers import Dense
-from keras_permix.utils.checks import check_choice, check_integer
-from keras_permix.zoo.classifier import ImageClassifier
-from keras_permix.zoo.parts import (
-    check_images,
+from keras_permix.utils.checks import check_integer
+from keras_permix.zoo.classifier import (
+    ImageClassifier,
     collect_arguments,
     grid_sides,
+    image_input,
     logits_of,
     pool_tokens,
-    preprocess,
 )
 from keras_permix.zoo.registry import zoo_model
 
@@ -96,28 +95,20 @@ class MLPMixer(ImageClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        config = collect_arguments(locals())
-        config |= check_images(config)
-        config["mlp"] = self.default_mlp if mlp is None else mlp
-        check_choice("pooling", pooling, POOLINGS)
-        images = keras.Input((None, None, channels), name="images")
-        x = preprocess(images, config, dtype, align_corners=True)
+        config = collect_arguments(locals(), pooling=POOLINGS)
+        images, x = image_input(config, dtype, align_corners=True)
         x = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")(x)
+        norm = dict(epsilon=layer_norm_epsilon, dtype=dtype)
+        mlps = config["mlp"], expansion, tokens_mlp_dim, channels_mlp_dim
         feature_maps = []
         for index in range(num_layers):
-            x = MLPMixerBlock(
-                config["mlp"], expansion, tokens_mlp_dim, channels_mlp_dim, layer_norm_epsilon,
-                dtype=dtype,
-                name=f"block_{index}",
-            )(x)  # fmt: skip
+            x = MLPMixerBlock(*mlps, **norm, name=f"block_{index}")(x)
             feature_maps.append(x)
         if pooling == "flatten":
-            x = _flatten(x, dtype)
+            x = keras.layers.Flatten(dtype=dtype, name="flatten")(x)
         else:
-            norm = keras.layers.LayerNormalization(
-                epsilon=layer_norm_epsilon, dtype=dtype, name="head_norm"
-            )
-            x = pool_tokens(norm(x), pooling)
+            x = keras.layers.LayerNormalization(**norm, name="head_norm")(x)
+            x = pool_tokens(x, pooling)
         logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
@@ -179,10 +170,9 @@ class ButterflyMixer(MLPMixer):
 class PatchOnlyMLPMixer(ImageClassifier):
     """Classify images with MLPs on overlapping patches of several sizes.
 
-    The input is images `(batch, height, width, channels)` of integers or floats of 0–255. The model
-    resizes them to `image_size`, bilinearly with aligned corners, and normalizes them. A block
-    mixes the pixels and channels of each patch, one patch size after another, and outputs an image.
-    The head reads all pixels and outputs logits `(batch, num_classes)`.
+    The input is images as for `MLPMixer`. A block mixes the pixels and channels of each patch, one
+    patch size after another, and outputs an image. The head reads all pixels and outputs logits
+    `(batch, num_classes)`.
 
     The head depends on `image_size`. With a larger `image_size`, `from_preset` copies the head
     weights of the nearest old pixel and divides them by the number of copies. With a smaller one,
@@ -234,18 +224,22 @@ class PatchOnlyMLPMixer(ImageClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals())
-        config |= check_images(config)
-        config["patch_sizes"] = _check_patch_sizes(patch_sizes, image_size)
-        images = keras.Input((None, None, channels), name="images")
-        x = preprocess(images, config, dtype, align_corners=True)
+        given = patch_sizes if isinstance(patch_sizes, list | tuple) else [patch_sizes]
+        sizes = config["patch_sizes"] = [check_integer("patch_sizes", size) for size in given]
+        if not sizes or any(image_size % size for size in sizes):
+            raise ValueError(
+                "`patch_sizes` must be one or more integers that divide `image_size`. "
+                f"Received: patch_sizes={patch_sizes!r}, image_size={image_size}"
+            )
+        images, x = image_input(config, dtype, align_corners=True)
         if hidden_dim not in (None, channels):
             x = Dense(hidden_dim, dtype=dtype, name="pixel_embedding")(x)
         feature_maps = []
         for index in range(num_layers):
-            name = f"block_{index}"
-            x = PatchOnlyMixer(config["patch_sizes"], expansion, dtype=dtype, name=name)(x)
+            x = PatchOnlyMixer(sizes, expansion, dtype=dtype, name=f"block_{index}")(x)
             feature_maps.append(x)
-        logits = logits_of(_flatten(x, dtype), config["num_classes"], dtype)
+        x = keras.layers.Flatten(dtype=dtype, name="flatten")(x)
+        logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
@@ -253,20 +247,3 @@ class PatchOnlyMLPMixer(ImageClassifier):
         if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
             return value
         return resize_head(value, *grid_sides(self, source))
-
-
-def _flatten(x, dtype):
-    return keras.layers.Flatten(dtype=dtype, name="flatten")(x)
-
-
-def _check_patch_sizes(patch_sizes, image_size):
-    """Return the sizes as a list of integers that divide `image_size`."""
-    several = isinstance(patch_sizes, list | tuple)
-    sizes = list(patch_sizes) if several else [patch_sizes]
-    sizes = [check_integer("patch_sizes", size) for size in sizes]
-    if not sizes or any(image_size % size for size in sizes):
-        raise ValueError(
-            "`patch_sizes` must be one or more integers that divide `image_size`. "
-            f"Received: patch_sizes={patch_sizes!r}, image_size={image_size}"
-        )
-    return sizes

@@ -83,6 +83,11 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         """Return the task of a model of this class and configuration."""
         return cls.task
 
+    @classmethod
+    def _check_config(cls, config: dict[str, Any]) -> dict[str, Any]:
+        """Check arguments that depend on each other, and return all in plain values."""
+        return config
+
     @property
     def labels(self) -> tuple[str, ...] | None:
         """Return the names of the classes or outputs, a tuple of str, or `None`."""

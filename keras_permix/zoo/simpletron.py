@@ -4,33 +4,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import keras
 import numpy as np
+from keras import ops
 
 from keras_permix._typing import MixerSpec
-from keras_permix.data.text.tokenizer import tokenizer_text
+from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS as SIMPLE_VARIANTS
-from keras_permix.layers.mixers import check_mixer_or_none, check_mixers, mixer_at
-from keras_permix.layers.parts.wrappers import assign_copy
+from keras_permix.layers.blocks.simple_attention_block import SimpleAttentionBlock
+from keras_permix.layers.embedding.positions import PositionEmbedding
+from keras_permix.layers.mixers import check_mixer_or_none, make_mixer, mixer_at, sized
+from keras_permix.layers.parts.masks import with_first
+from keras_permix.layers.parts.wrappers import Embedding, assign_copy, make_dropout
 from keras_permix.ops.simple_attention import SCALES
-from keras_permix.utils.checks import check_choice
-from keras_permix.zoo.bert_layers import classify, embed, make_block
-from keras_permix.zoo.parts import collect_arguments, pool_tokens
+from keras_permix.zoo.classifier import collect_arguments, logits_of, pool_tokens
 from keras_permix.zoo.presets.transfer import transfer_trainable
 from keras_permix.zoo.registry import zoo_model
-from keras_permix.zoo.sequence_classifier import SequenceClassifier, sequence_inputs
+from keras_permix.zoo.sequence_classifier import SequenceClassifier, join_pairs, sequence_inputs
 
 VARIANTS = ("softmax", *SIMPLE_VARIANTS)
 POOLERS = ("tanh", "relu", None)
 # Arguments that the configuration of a BERT sets.
 BERT_ARGUMENTS = (
-    "vocabulary_size",
-    "num_segments",
-    "hidden_dim",
-    "num_heads",
-    "mlp_dim",
-    "layer_norm_epsilon",
-)
+    "vocabulary_size", "num_segments", "hidden_dim", "num_heads", "mlp_dim", "layer_norm_epsilon"
+)  # fmt: skip
 
 
 @zoo_model
@@ -119,22 +117,43 @@ class SimpleTRON(SequenceClassifier):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        config = collect_arguments(locals())
-        config |= {
-            "variant": check_choice("variant", variant, VARIANTS),
-            "mixer": check_mixers(mixer, num_layers, check_mixer_or_none),
-            "scale": check_choice("scale", scale, SCALES),
-            "pooler": check_choice("pooler", pooler, POOLERS),
-            "tokenizer": tokenizer_text(tokenizer),
-        }
-        _check_segments(config)
-        inputs, tokens, mask = sequence_inputs({**config, "image_size": None}, dtype)
-        x, mask = embed(inputs, tokens, mask, config, dtype)
+        config = collect_arguments(
+            locals(), check_mixer_or_none, variant=VARIANTS, scale=SCALES, pooler=POOLERS
+        )
+        if use_segments and (pairs or not num_segments):
+            raise ValueError(
+                "`use_segments` requires `num_segments`, and cannot be combined with `pairs`. "
+                f"Received: use_segments=True, num_segments={num_segments}, pairs={pairs}"
+            )
+        inputs, tokens, mask = sequence_inputs(config, dtype)
+        norm = dict(epsilon=layer_norm_epsilon, dtype=dtype)
+        initializer = keras.initializers.TruncatedNormal(stddev=0.02)
+        table = dict(output_dim=hidden_dim, embeddings_initializer=initializer, dtype=dtype)
+        x = Embedding(vocabulary_size, **table, name="token_embedding")(tokens)
+        if num_segments:
+            types = ops.zeros_like(tokens)
+            if use_segments:
+                types = keras.Input((None,), dtype="int32", name="segment_ids")
+                inputs["segment_ids"] = types
+            x = x + Embedding(num_segments, **table, name="type_embedding")(types)
+        mask = with_first(mask) if use_class_token else mask
+        length = dict(max_tokens=max_sequence_length, dtype=dtype)
+        position = PositionEmbedding(use_class_token, **length, name="position_embedding")
+        embedding_norm = keras.layers.LayerNormalization(**norm, name="embedding_norm")
+        drop = make_dropout(dropout, dtype=dtype, name="embedding_dropout")
+        x = drop(embedding_norm(position(x)))
         feature_maps = []
         for index in range(num_layers):
-            x = make_block(config, index, dtype)(x, mask=mask)
+            x = _make_block(config, index, norm)(x, mask=mask)
             feature_maps.append(x)
-        logits = classify(pool_tokens(x, "cls"), config, dtype)
+        x = pool_tokens(x, "cls")
+        if pooler:
+            x = keras.layers.Dense(hidden_dim, pooler, dtype=dtype, name="pooler")(x)
+        if pairs:
+            one, other = join_pairs(x)
+            x = ops.concatenate([one, other, ops.abs(one - other), one * other], axis=-1)
+        x = make_dropout(dropout, dtype=dtype, name="head_dropout")(x)
+        logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
@@ -239,23 +258,39 @@ class SimpleTRON(SequenceClassifier):
     def check_inputs(self, x: Any) -> None:
         super().check_inputs(x)
         types = x.get("segment_ids") if isinstance(x, dict) else None
-        if isinstance(types, np.ndarray):
-            _check_types(types, x["tokens"], self._zoo_config["num_segments"])
+        if not isinstance(types, np.ndarray):
+            return
+        shape, count = x["tokens"].shape, self._zoo_config["num_segments"]
+        in_range = not types.size or 0 <= types.min() <= types.max() < count
+        if types.shape != shape or not in_range:
+            raise ValueError(
+                f"`segment_ids` must have the shape of `tokens` and values from 0 to {count - 1}. "
+                f"Received: segment_ids.shape={types.shape}, tokens.shape={shape}, "
+                f"largest={types.max(initial=0)}"
+            )
 
 
-def _check_segments(config):
-    if config["use_segments"] and (config["pairs"] or not config["num_segments"]):
-        raise ValueError(
-            "`use_segments` requires `num_segments`, and cannot be combined with `pairs`. "
-            f"Received: use_segments=True, num_segments={config['num_segments']}, "
-            f"pairs={config['pairs']}"
-        )
-
-
-def _check_types(types, tokens, count):
-    if types.shape != tokens.shape or (types.size and not 0 <= types.min() <= types.max() < count):
-        raise ValueError(
-            f"`segment_ids` must have the shape of `tokens` and values from 0 to {count - 1}. "
-            f"Received: segment_ids.shape={types.shape}, tokens.shape={tokens.shape}, "
-            f"largest={types.max(initial=0)}"
-        )
+def _make_block(config, index, norm):
+    heads, mlp_dim, dropout = config["num_heads"], config["mlp_dim"], config["dropout"]
+    shared, dtype = dict(dropout=dropout, **norm, name=f"block_{index}"), norm["dtype"]
+    spec, softmax = mixer_at(config["mixer"], index), config["variant"] == "softmax"
+    if spec is None and not softmax:
+        simple = {key: config[key] for key in ("variant", "scale")}
+        return SimpleAttentionBlock(heads, mlp_dim, **simple, **shared)
+    skips, projects = not softmax and SIMPLE_VARIANTS[config["variant"]][1], True
+    mixing = dict(dropout=dropout, dtype=dtype, name="attention")
+    if spec is None:
+        mixer = SoftmaxAttention(heads, use_qkv_bias=True, **mixing)
+    else:
+        longest = config["max_sequence_length"] + config["use_class_token"]
+        spec, at = sized(spec, longest), (index, config["num_layers"])
+        mixer = make_mixer(spec, *at, ragged=True, use_bias=True, **mixing)
+        projects = getattr(mixer, "use_output_projection", True)
+    return MixerBlock(
+        mixer,
+        mlp_dim,
+        norm_first=False,
+        extra_skip="block" if skips else None,
+        mixer_dropout=0.0 if projects else dropout,  # Output projections include dropout.
+        **shared,
+    )

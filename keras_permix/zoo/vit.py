@@ -9,20 +9,15 @@ from keras_permix._typing import DType, MixerSpecs, StrPath, Tensor
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
-from keras_permix.layers.mixers import check_mixers, make_mixer
+from keras_permix.layers.mixers import make_mixer
 from keras_permix.layers.parts.wrappers import make_dropout
-from keras_permix.utils.checks import check_choice
-from keras_permix.zoo.classifier import ImageClassifier
-from keras_permix.zoo.parts import (
-    check_class_token,
-    check_images,
+from keras_permix.zoo.classifier import (
+    ImageClassifier,
     collect_arguments,
-    keep_steps,
+    image_input,
     logits_of,
     mixer_on_grid,
     pool_tokens,
-    preprocess,
-    steps_side,
 )
 from keras_permix.zoo.registry import zoo_model
 
@@ -102,15 +97,25 @@ class ViT(ImageClassifier):
         dtype: DType = None,
         **kwargs: Any,
     ) -> None:
-        config = collect_arguments(locals())
-        config |= check_images(config)
-        config["mixer"] = check_mixers(self.default_mixer if mixer is None else mixer, num_layers)
-        check_choice("pooling", pooling, POOLINGS)
-        check_choice("position_resizing", position_resizing, RESIZINGS)
-        check_class_token(pooling, config["mixer"])
-        images = keras.Input((None, None, channels), name="images")
-        feature_maps = _encode(_embed(images, config, dtype), config, dtype)
-        logits = _classify(feature_maps[-1], config, dtype)
+        config = collect_arguments(locals(), pooling=POOLINGS, position_resizing=RESIZINGS)
+        cls_token, norm = pooling == "cls", dict(epsilon=layer_norm_epsilon, dtype=dtype)
+        images, x = image_input(config, dtype)
+        patches = PatchEmbedding(patch_size, hidden_dim, dtype=dtype, name="patch_embedding")
+        positions = PositionEmbedding(
+            cls_token, keep_unused_params, dtype=dtype, name="position_embedding"
+        )
+        drop = make_dropout(dropout, dtype=dtype, name="embedding_dropout")
+        x = drop(positions(patches(x)))
+        mlp = dict(dropout=dropout, hidden_dropout=dropout, **norm)
+        feature_maps = []
+        for index in range(num_layers):
+            spec = mixer_on_grid(config, index, hidden_dim, extra=int(cls_token))
+            mixer = make_mixer(spec, index, num_layers, dropout=dropout, dtype=dtype, name="mixer")
+            x = MixerBlock(mixer, mlp_dim, **mlp, name=f"block_{index}")(x)
+            feature_maps.append(x)
+        x = pool_tokens(x, pooling)
+        x = keras.layers.LayerNormalization(**norm, name="head_norm")(x)
+        logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
@@ -156,11 +161,6 @@ class ViT(ImageClassifier):
             )
         return make_model(cls, read_vit(path, num_heads), num_classes, arguments)
 
-    @classmethod
-    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Keep the shift steps of the image size that the weights were trained on."""
-        return {**super().keep_arguments(config, changes), **keep_steps(config, changes)}
-
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the position table like an image to another number of patches."""
         here, there = (model.get_layer("position_embedding") for model in (self, source))
@@ -200,53 +200,3 @@ class SliceViT(ViT):
     """
 
     default_mixer = "slice_sort"
-
-
-def _embed(images, config, dtype):
-    """Embed images as tokens with positions."""
-    x = preprocess(images, config, dtype)
-    embedding = PatchEmbedding(
-        config["patch_size"], config["hidden_dim"], dtype=dtype, name="patch_embedding"
-    )
-    position = PositionEmbedding(
-        use_class_token=config["pooling"] == "cls",
-        keep_unused=config["keep_unused_params"],
-        dtype=dtype,
-        name="position_embedding",
-    )
-    dropout = make_dropout(config["dropout"], dtype=dtype, name="embedding_dropout")
-    return dropout(position(embedding(x)))
-
-
-def _encode(x, config, dtype):
-    """Return the tokens after each block."""
-    dropout, feature_maps = config["dropout"], []
-    for index in range(config["num_layers"]):
-        block = MixerBlock(
-            _make_mixer(config, index, dtype),
-            config["mlp_dim"],
-            dropout=dropout,
-            hidden_dropout=dropout,
-            epsilon=config["layer_norm_epsilon"],
-            dtype=dtype,
-            name=f"block_{index}",
-        )
-        x = block(x)
-        feature_maps.append(x)
-    return feature_maps
-
-
-def _make_mixer(config, index, dtype):
-    before, after = steps_side(config), config["image_size"] // config["patch_size"]
-    grids, class_token = ((before, before), (after, after)), int(config["pooling"] == "cls")
-    spec = mixer_on_grid(config, index, config["hidden_dim"], *grids, extra=class_token)
-    arguments = dict(dropout=config["dropout"], dtype=dtype, name="mixer")
-    return make_mixer(spec, index, config["num_layers"], **arguments)
-
-
-def _classify(tokens, config, dtype):
-    """Map tokens to logits in float32."""
-    x = pool_tokens(tokens, config["pooling"])
-    norm = dict(epsilon=config["layer_norm_epsilon"], dtype=dtype, name="head_norm")
-    x = keras.layers.LayerNormalization(**norm)(x)
-    return logits_of(x, config["num_classes"], dtype)

@@ -10,7 +10,7 @@ import pytest
 from keras_permix.data import read_image
 from keras_permix.zoo import CSPViT, preset_info
 from keras_permix.zoo.classifier import Classifier
-from keras_permix.zoo.presets.weights import weights_content
+from keras_permix.zoo.presets.load import weights_content
 from keras_permix.zoo.registry import MODELS
 from tests.harness import ROOT, to_numpy
 from tests.zoo.models import TINY, edit_json, logits, tiny, weights

@@ -4,7 +4,6 @@ import json
 import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -14,7 +13,6 @@ from keras_permix.cli import main
 from keras_permix.data import Pipeline
 from keras_permix.tasks import task_of
 from keras_permix.zoo import SimpleTRON, preset_info
-from keras_permix.zoo.sequence_classifier import make_encoder
 from tests.harness import assert_close
 from tests.zoo.models import edit_json, list_anew, tiny
 
@@ -227,9 +225,9 @@ def test_object_arrays_must_hold_texts():
 def test_empty_list_and_pixel_model_raise():
     with pytest.raises(ValueError, match=r"`texts` must be a list of str.*Received: texts='\[\]'"):
         make().encode([])
-    pixels = SimpleNamespace(get_config=lambda: {"image_size": 8}, name="pixels")
+    pixels = tiny("CSPMEGA", image_size=4, name="pixels")
     with pytest.raises(ValueError, match="`image_size` must be None .*model=pixels"):
-        make_encoder(pixels)
+        pixels.text_encoder()
 
 
 @pytest.mark.parametrize("given", ["nowhere.json", "[1]", '{"a": 1}', "{"])

@@ -32,14 +32,6 @@ def fetch(
         size: Largest number of bytes to read.
         exact: Whether the file must have exactly `size` bytes.
         trusted: Whether the user gave the URL, which may then be in a private network.
-
-    Returns:
-        The path of the file.
-
-    Raises:
-        ValueError: for a URL that is not allowed, or a file of another size or SHA-256.
-        ConnectionError: if the file cannot be downloaded, or the download is too slow.
-        OSError: if the cache cannot be written.
     """
     host = urlsplit(url).hostname if trusted else None
     _check_address(url, host)

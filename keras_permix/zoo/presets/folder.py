@@ -49,8 +49,7 @@ class PresetFiles:
 
     def has(self, name: str) -> bool:
         """Return whether a listed file exists or can be downloaded. Its content is not checked."""
-        entry = self.metadata["files"].get(name)
-        return entry is not None and bool((self.folder / name).is_file() or self._source(name))
+        return name in self.names and bool((self.folder / name).is_file() or self._source(name))
 
     def content(self, name: str) -> bytes:
         """Return the verified bytes of the file `name`, and download it if necessary.
@@ -107,12 +106,7 @@ class PresetFiles:
 
 
 def open_preset(folder: StrPath, url: str | None = None, root: Path | None = None) -> PresetFiles:
-    """Read a preset's `metadata.json`.
-
-    Raises:
-        FileNotFoundError: if the folder has no `metadata.json`.
-        ValueError: if it is damaged, lacks required keys, or names a file outside the folder.
-    """
+    """Read and check a preset's `metadata.json`."""
     folder = Path(folder)
     path = folder / METADATA_FILE
     if not path.is_file():
@@ -144,7 +138,8 @@ def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:
     """Return the object in the bytes of a JSON file; errors name `path`."""
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
-        _check_depth(value)
+        if _depth(value) > JSON_DEPTH:
+            raise ValueError(f"more than {JSON_DEPTH} objects and lists inside each other")
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"`{path}` must be a JSON file; it is truncated or corrupt. Copy or download it again. "
@@ -213,19 +208,10 @@ def _check_metadata(metadata, path):
             )
 
 
-def _check_depth(value):
-    level = [value]
-    for _ in range(JSON_DEPTH):
-        level = [part for outer in level for part in _parts(outer)]
-        if not level:
-            return
-    raise ValueError(f"more than {JSON_DEPTH} objects and lists inside each other")
-
-
-def _parts(value):
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+def _depth(value):
+    if not isinstance(value, dict | list):
+        return 0
+    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
 
 
 def _refuse_constant(name):

@@ -4,7 +4,6 @@ import contextlib
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from keras_permix._typing import Model, StrPath
@@ -30,11 +29,6 @@ def open_handle(handle: str) -> PresetFiles:
     * `https://….zip#sha256=…`: the folder of the preset, or its files, as one archive.
     * `hf://USER/MODEL` and `kaggle://USER/MODEL/keras/VARIATION`: require the extra `hub`. Only the
       files that the metadata lists are downloaded, all of one version.
-
-    Raises:
-        ValueError: for another form, or a file of another size or SHA-256 than listed.
-        ConnectionError: if a file cannot be downloaded.
-        ImportError: if the hub's package is not installed.
     """
     scheme, _, rest = handle.partition("://")
     if scheme == "hf":
@@ -60,9 +54,6 @@ def unpack(archive: StrPath) -> PresetFiles:
 
     Only the files that the metadata lists are unpacked, up to their listed sizes. Files that have
     been unpacked before are kept.
-
-    Raises:
-        ValueError: if the archive is damaged, or does not hold one `metadata.json`.
     """
     folder = Path(archive).with_suffix("")
     with _reading(archive):
@@ -76,13 +67,11 @@ def unpack(archive: StrPath) -> PresetFiles:
                 f"Received: {archive} with {held[:8]}"
             )
         root = roots[0].removesuffix(METADATA_FILE)
-        metadata = _inflate(zipped, roots[0], METADATA_LIMIT)
-        _write(folder / METADATA_FILE, metadata, sha256_of(metadata))
+        _extract(zipped, roots[0], folder / METADATA_FILE, METADATA_LIMIT)
         files = open_preset(folder)
         for name, entry in files.metadata["files"].items():
             if root + name in held and not _holds(folder / name, entry["sha256"]):
-                content = _inflate(zipped, root + name, entry["bytes"])
-                _write(folder / name, content, entry["sha256"])
+                _extract(zipped, root + name, folder / name, entry["bytes"])
     return files
 
 
@@ -115,22 +104,17 @@ def _open_hugging_face(handle, repository):
     if not all(isinstance(path, str) for path in cached):
         with _reaching(handle):
             found = hub.model_info(repository, files_metadata=True, **at).siblings
-        _check_sizes(handle, files, {file.rfilename: file.size for file in found})
+        for file in found:
+            listed = files.metadata["files"].get(file.rfilename)
+            if listed and file.size is not None and file.size != listed["bytes"]:
+                raise ValueError(
+                    f"`{file.rfilename}` must have {listed['bytes']:,} bytes, as `{METADATA_FILE}` "
+                    f"lists. It was not downloaded. Received: {file.size:,} bytes at {handle}"
+                )
     with _reaching(handle):
         for name in files.names:
             hub.hf_hub_download(repository, name, **at)
     return files
-
-
-def _check_sizes(handle, files, sizes):
-    """Check, before a download, that files have the sizes that the metadata lists."""
-    for name, entry in files.metadata["files"].items():
-        size = sizes.get(name)
-        if size is not None and size != entry["bytes"]:
-            raise ValueError(
-                f"`{name}` must have {entry['bytes']:,} bytes, as `{METADATA_FILE}` lists. It was "
-                f"not downloaded. Received: {size:,} bytes at {handle}"
-            )
 
 
 def _open_kaggle(handle, model):
@@ -148,10 +132,7 @@ def _open_kaggle(handle, model):
 
 
 @contextlib.contextmanager
-def _reaching(
-    handle: str, done: str = "downloaded. Check the name and the connection"
-) -> Iterator[None]:
-    """Raise ConnectionError for the exceptions of a hub's package."""
+def _reaching(handle, done="downloaded. Check the name and the connection"):
     try:
         yield
     except Exception as error:
@@ -174,14 +155,8 @@ def _holds(path, sha256):
     return path.is_file() and sha256_of_file(path) == sha256
 
 
-def _write(path, content, sha256):
-    if not _holds(path, sha256):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, content)
-
-
-def _inflate(zipped, name, size):
-    """Return a file of an archive, and unpack at most `size` bytes."""
+def _extract(zipped, name, path, size):
+    """Unpack at most `size` bytes of a file of an archive, unless `path` holds them."""
     with _reading(zipped.filename), zipped.open(name) as file:
         content = file.read(size + 1)
     if len(content) > size:
@@ -189,4 +164,6 @@ def _inflate(zipped, name, size):
             f"`{name}` must contain no more than {size:,} bytes. "
             f"Received: more in the archive {zipped.filename}"
         )
-    return content
+    if not _holds(path, sha256_of(content)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, content)

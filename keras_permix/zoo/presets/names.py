@@ -1,14 +1,17 @@
-"""Find presets by name, folder or handle, without running code from them."""
+"""Find presets by name, folder or handle, and check the arguments of models in them."""
 
 import dataclasses
 import difflib
+import inspect
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from keras_permix._typing import StrPath
+from keras_permix.layers.mixers import MIXERS, arguments_of
 from keras_permix.recipes.find import known_presets
 from keras_permix.recipes.load import load_recipe
-from keras_permix.zoo.parts import arguments
+from keras_permix.utils.checks import check_names
 from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFiles, open_preset
 from keras_permix.zoo.presets.handles import open_handle
 from keras_permix.zoo.registry import MODELS
@@ -16,7 +19,8 @@ from keras_permix.zoo.registry import MODELS
 # URL of the files that a wheel omits, at URL/CLASS/PRESET/FILE. None: unpublished.
 WEIGHTS_URL: str | None = None
 
-# Dtype policies are the only Keras objects that the configuration of a model may name.
+# Keys that name a Keras object. The configuration of a model may only name dtype policies.
+OBJECT_KEYS = ("class_name", "module", "registered_name")
 POLICY_MODULES = ("keras", "keras.dtype_policies")
 POLICIES = (
     "DTypePolicy",
@@ -71,9 +75,10 @@ class PresetInfo:
     @property
     def config(self) -> dict[str, Any]:
         """Return the arguments of the model."""
-        if self.files is None:
-            return _recipe_config(self.name)
-        return self.files.json(CONFIG_FILE)["config"]
+        if self.files is not None:
+            return self.files.json(CONFIG_FILE)["config"]
+        model = load_recipe(self.name).model
+        return {name: value for name, value in model.items() if name != "class_name"}
 
 
 def list_presets() -> dict[str, PresetInfo]:
@@ -128,11 +133,7 @@ def untrained(info: PresetInfo) -> str:
 
 
 def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetInfo:
-    """Find a preset by name, folder or handle; with `cls`, a name may omit the class.
-
-    Raises:
-        ValueError: for an unknown name, or a preset of another class.
-    """
+    """Find a preset, which must be of class `cls` if given; a name may then omit the class."""
     if not isinstance(preset, str | os.PathLike | PresetInfo):
         raise ValueError(f"`preset` must be a name, a folder or a handle. Received: {preset!r}")
     name, known = str(preset), _known() if isinstance(preset, str) else {}
@@ -158,19 +159,15 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
 
 def _known():
     """Return the presets and recipes of the classes of the package."""
-    classes = _classes_by_folder()
-    return {
-        name: folder for name, folder in known_presets().items() if name.split("/")[0] in classes
-    }
-
-
-def _classes_by_folder():
-    return {name.lower(): name for name in MODELS}
+    classes = {name.lower() for name in MODELS}
+    found = known_presets().items()
+    return {name: folder for name, folder in found if name.split("/")[0] in classes}
 
 
 def _info(name, folder):
     if folder is None:
-        return PresetInfo(name, _classes_by_folder()[name.split("/")[0]], None)
+        (class_name,) = (known for known in MODELS if known.lower() == name.split("/")[0])
+        return PresetInfo(name, class_name, None)
     url = WEIGHTS_URL and f"{WEIGHTS_URL}/{name}"
     return _info_of_files(name, open_preset(folder, url))
 
@@ -178,12 +175,6 @@ def _info(name, folder):
 def _info_of_files(name, files):
     spec = files.json(CONFIG_FILE)
     return PresetInfo(name, model_class(spec, files.folder / CONFIG_FILE).__name__, files)
-
-
-def _recipe_config(name):
-    model = dict(load_recipe(name).model)
-    model.pop("class_name", None)
-    return model
 
 
 def _unknown(preset, name, cls):
@@ -205,22 +196,16 @@ def _unknown(preset, name, cls):
     )
 
 
-def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
-    """Return the class that a `config.json` names, and check its configuration.
-
-    Raises:
-        ValueError: for another class, or a configuration with objects other than dtype policies.
-    """
-    name: Any = spec.get("class_name")
-    module = spec.get("module")
-    right = module == "keras_permix.zoo" and spec.get("registered_name") == f"keras_permix>{name}"
+def model_class(spec: Any, path: StrPath) -> type[Any]:
+    """Return the class that a `config.json` names, and check its configuration."""
+    name, module, registered = (spec.get(key) for key in OBJECT_KEYS)
+    right = module == "keras_permix.zoo" and registered == f"keras_permix>{name}"
     known = isinstance(name, str) and name in MODELS
     if not known or not right or not isinstance(spec.get("config"), dict):
         raise ValueError(
             "The configuration of a preset must be of a class of keras_permix.zoo "
-            f"({', '.join(MODELS)}). "
-            f"Received: {path} with class_name={name!r}, module={module!r}, "
-            f"registered_name={spec.get('registered_name')!r}"
+            f"({', '.join(MODELS)}). Received: {path} with class_name={name!r}, "
+            f"module={module!r}, registered_name={registered!r}"
         )
     check_plain(spec["config"], path)
     unknown = sorted(set(spec["config"]) - set(arguments(MODELS[name])))
@@ -234,21 +219,36 @@ def model_class(spec: dict[str, Any], path: StrPath) -> type[Any]:
 
 def check_plain(value: Any, path: StrPath) -> None:
     """Raise ValueError if a configuration names objects other than dtype policies."""
-    if isinstance(value, dict):
-        if {"class_name", "module", "registered_name"} & set(value):
-            _check_policy(value, path)
-        for part in value.values():
-            check_plain(part, path)
-    elif isinstance(value, list):
-        for part in value:
-            check_plain(part, path)
+    if not isinstance(value, dict | list):
+        return
+    if isinstance(value, dict) and not value.keys().isdisjoint(OBJECT_KEYS):
+        name, module, registered = (value.get(key) for key in OBJECT_KEYS)
+        if name not in POLICIES or module not in POLICY_MODULES or registered is not None:
+            raise ValueError(
+                "The configuration of a preset may name only objects that are Keras' dtype "
+                f"policies. Received: {path} with class_name={name!r}, module={module!r}, "
+                f"registered_name={registered!r}"
+            )
+    for part in value.values() if isinstance(value, dict) else value:
+        check_plain(part, path)
 
 
-def _check_policy(value, path):
-    known = value.get("class_name") in POLICIES and value.get("module") in POLICY_MODULES
-    if not known or value.get("registered_name") is not None:
-        raise ValueError(
-            "The configuration of a preset may name only objects that are Keras' dtype policies. "
-            f"Received: {path} with class_name={value.get('class_name')!r}, "
-            f"module={value.get('module')!r}, registered_name={value.get('registered_name')!r}"
-        )
+def arguments(cls: type[Any]) -> list[str]:
+    """Return the names of the arguments that a model takes."""
+    names = inspect.signature(cls.__init__).parameters
+    own = (name for name in names if name not in ("self", "kwargs"))
+    return [*own, *cls.head_arguments, "labels", "name", "trainable"]
+
+
+def check_arguments(cls: type[Any], given: Iterable[str]) -> None:
+    """Raise ValueError for unknown arguments of a model, with hints about those of mixers."""
+    known, given = arguments(cls), list(given)
+    try:
+        check_names(cls.__name__, given, known)
+    except ValueError as error:
+        hints = ""
+        for name in sorted(set(given) - set(known)):
+            mixers = [mixer for mixer in MIXERS if name in arguments_of(mixer)]
+            if mixers and "mixer" in known:
+                hints += f" `{name}` is an argument of these mixers: {', '.join(mixers)}."
+        raise ValueError(f"{error}{hints}") from None

@@ -16,25 +16,9 @@ QUANTIZED_ATOL = 2e-2
 
 
 def make_probe(model: Model, atol: float = ATOL) -> dict[str, Any]:
-    """Compute the outputs of `model` for two random inputs.
-
-    Returns:
-        A dict of "seed", "batch" (number of inputs), "outputs" and "atol" (tolerance).
-    """
+    """Compute the outputs of `model` for two random inputs; `atol` is the tolerance."""
     outputs = _outputs(model, 0, 2).astype("float64").round(6).tolist()
     return {"seed": 0, "batch": 2, "outputs": outputs, "atol": atol}
-
-
-def probe_error(model: Model, probe: dict[str, Any]) -> float:
-    """Return the largest absolute difference between a model's outputs and a probe's."""
-    expected = np.asarray(probe["outputs"])
-    found = _outputs(model, probe["seed"], probe["batch"])
-    if found.shape != expected.shape:
-        raise ValueError(
-            f"The outputs of the model must have the shape of the probe, {expected.shape}. "
-            f"Received: {found.shape}"
-        )
-    return float(np.abs(found - expected).max())
 
 
 def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
@@ -42,9 +26,6 @@ def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
 
     Returns:
         `(error, atol)`: the largest absolute difference of outputs, and the tolerance.
-
-    Raises:
-        ValueError: if the preset has no probe or an incomplete one, and as `load_preset`.
     """
     info = preset_info(preset)
     probe = info.metadata.get("probe")
@@ -56,7 +37,14 @@ def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
             f"Received: {info.name} with a probe without {', '.join(missing)}"
         )
     dtype: dict[str, Any] = {} if is_quantized(info.config) else {"dtype": "float32"}
-    return probe_error(load_preset(None, info, **dtype), probe), probe["atol"]
+    expected = np.asarray(probe["outputs"])
+    found = _outputs(load_preset(None, info, **dtype), probe["seed"], probe["batch"])
+    if found.shape != expected.shape:
+        raise ValueError(
+            f"The outputs of the model must have the shape of the probe, {expected.shape}. "
+            f"Received: {found.shape}"
+        )
+    return float(np.abs(found - expected).max()), probe["atol"]
 
 
 def _outputs(model, seed, batch):

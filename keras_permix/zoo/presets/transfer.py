@@ -1,5 +1,6 @@
-"""Transfer weights to a model with another head or size."""
+"""Transfer weights to a model with another head, size or other arguments."""
 
+import warnings
 from typing import Any
 
 from keras import ops
@@ -7,6 +8,18 @@ from keras import ops
 from keras_permix._typing import Model
 from keras_permix.layers.parts.wrappers import assign_copy
 
+# Arguments that do not require another model than the stored one.
+HARMLESS = {"dtype", "name", "trainable"}
+# Arguments, also of a `mixer`, that keep the weights valid: the model resizes weights for them, or
+# they are used only in training.
+FITTED = {
+    *("num_classes", "predicts", "target_mean", "target_std", "targets"),
+    *("image_size", "max_sequence_length", "position_resizing"),
+    *("tokenizer", "steps_image_size"),
+    *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
+    *("keep_unused_params", "ragged", "fused", "domain"),
+}
+SHOWN = 200  # characters of an argument in a warning
 RULE = (
     "Weights of a preset support another head, sizes that the model can resize, and arguments that "
     "do not change the shapes of weights. To change others, start from random weights: with "
@@ -17,26 +30,15 @@ RULE = (
 def transfer_weights(
     source: Model, target: Model, overrides: dict[str, Any], new_head: bool = False
 ) -> None:
-    """Copy the weights of `source` to `target`, by their paths.
+    """Copy the weights of `source` to `target`, of the same class, by their paths.
 
-    A head for another number of outputs is initialized to zeros, so that all classes start with the
-    same probability. The model resizes other weights; see `ZooModel.transfer_weight`.
-
-    Args:
-        source: The model with the weights.
-        target: A model of the same class.
-        overrides: The arguments that differ, for the error.
-        new_head: Whether to initialize a head for the same number of outputs to zeros, too.
-
-    Raises:
-        ValueError: if another weight has no counterpart of its shape, or `target` lacks blocks.
+    A head for another number of outputs, or with `new_head`, is initialized to zeros, so that all
+    classes start with the same probability. The model resizes other weights; see
+    `ZooModel.transfer_weight`. Errors name `overrides`, the arguments that differ.
     """
     weights = {weight.path: weight for weight in source.weights}
-    blocks, taken = (
-        {path.split("/")[0] for path in paths if path.startswith("block_")}
-        for paths in (weights, [weight.path for weight in target.weights])
-    )
-    if lost := blocks - taken:
+    blocks = {path.split("/")[0] for path in weights if path.startswith("block_")}
+    if lost := blocks - {weight.path.split("/")[0] for weight in target.weights}:
         raise ValueError(
             f"{RULE} Received: {overrides}, with which {', '.join(sorted(lost))} would be left out"
         )
@@ -59,11 +61,38 @@ def transfer_weights(
 def transfer_trainable(source: Model, target: Model, new_head: bool = True) -> None:
     """Freeze in `target` the layers that are frozen in `source`, by their paths.
 
-    Args:
-        source: A model.
-        target: A model of the same class.
-        new_head: Whether the head is always trainable.
+    With `new_head`, the head is always trainable.
     """
     trainable = {layer.path: layer.trainable for layer in source._flatten_layers()}
     for layer in target._flatten_layers(include_self=False):
         layer.trainable = trainable.get(layer.path, True) or (new_head and layer.name == "head")
+
+
+def warn_of_changes(config: dict[str, Any], changed: dict[str, Any]) -> None:
+    """Warn about changed arguments for which the weights must be trained again."""
+    units = {"mean", "std", "target_units"} if "targets" in config else set()
+    differing = [
+        f"{key}={_short(value)} instead of {_short(config.get(key))}"
+        for key, value in changed.items()
+        if key not in HARMLESS | FITTED | units and _trained(value) != _trained(config.get(key))
+    ]
+    if differing:
+        warnings.warn(
+            "A preset predicts well only with the arguments that its weights were trained with. "
+            f"Train the model again. Received: {', '.join(differing)}",
+            stacklevel=4,
+        )
+
+
+def _trained(value):
+    """Return the parts of an argument that the weights depend on."""
+    if isinstance(value, dict):  # a mixer
+        return {key: part for key, part in value.items() if key not in FITTED}
+    if isinstance(value, tuple | list):  # of numbers, or of mixers
+        return [_trained({"name": part} if isinstance(part, str) else part) for part in value]
+    return value
+
+
+def _short(value):
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

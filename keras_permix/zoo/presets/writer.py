@@ -2,16 +2,18 @@
 
 import contextlib
 import datetime
+import io
 import json
 import math
-import os
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import h5py
 import keras
+import numpy as np
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.utils.checks import check_choice, check_labels
+from keras_permix.utils.checks import check_choice, check_labels, check_names
 from keras_permix.utils.files import LEFTOVER, replacing_folder, write_bytes
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
@@ -24,15 +26,14 @@ from keras_permix.zoo.presets.folder import (
     entry_of,
     open_preset,
 )
-from keras_permix.zoo.presets.load import is_quantized
-from keras_permix.zoo.presets.names import check_plain, model_class
-from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
-from keras_permix.zoo.presets.weights import (
+from keras_permix.zoo.presets.load import (
     check_finite_weights,
+    is_quantized,
     load_weights_content,
-    pack_weights,
     weights_content,
 )
+from keras_permix.zoo.presets.names import check_plain, model_class
+from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
 from keras_permix.zoo.registry import MODELS
 
 METADATA_KEYS = (
@@ -52,50 +53,53 @@ def save_preset(
     """Write `model` as a preset; see `ZooModel.save_to_preset`."""
     spec = _serialize_model(model)
     check_choice("weights_dtype", weights_dtype, WEIGHTS_DTYPES)
-    _check_known("metadata", metadata, METADATA_KEYS)
+    check_names("`metadata`", metadata, METADATA_KEYS)
     if metadata.get("labels") is None:
         metadata["labels"] = model.labels
     metadata["labels"] = check_labels(metadata["labels"], model.output_shape[-1])
     with _explained(folder):
         _check_replaceable(folder)
     check_finite_weights(model)
-    task = {"task": model.task, **model.describe_output(), "labels": metadata["labels"]}
-    contents = {
-        CONFIG_FILE: json_content(spec, CONFIG_FILE),
-        **_preprocessor(model),
-        TASK_FILE: json_content(task, TASK_FILE),
-        WEIGHTS_FILE: pack_weights(weights_content(model), weights_dtype),
-        **_assets(model),
+    objects = {
+        CONFIG_FILE: spec,
+        TASK_FILE: {"task": model.task, **model.describe_output(), "labels": metadata["labels"]},
     }
+    if model.preprocessor is not None:
+        layer = keras.layers.serialize(model.preprocessor)
+        objects[PREPROCESSOR_FILE] = {key: layer[key] for key in spec}
+    assets = model.assets()
+    if wrong := sorted(set(assets) & set(PRESET_FILES)):
+        raise ValueError(f"`model.assets()` may not replace {wrong[0]}. Received: {wrong}")
+    contents = {name: json_content(value, name) for name, value in objects.items()} | assets
+    contents[WEIGHTS_FILE] = pack_weights(weights_content(model), weights_dtype)
     check_file_names(contents, "`model.assets()`")
     files = {name: entry_of(content) for name, content in sorted(contents.items())}
-    _check_known("urls", urls or {}, files)
+    check_names("`urls`", urls or {}, files)
     for name, url in (urls or {}).items():
         files[name]["url"] = url
-    stored = _stored_model(spec, contents[WEIGHTS_FILE])
-    atol = QUANTIZED_ATOL if is_quantized(spec["config"]) else ATOL
-    contents[METADATA_FILE] = json_content(
-        {
-            "keras_version": keras.__version__,
-            "parameter_count": stored.count_params(),
-            "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
-            "files": files,
-            "input": model.describe_input(),
-            **{key: metadata.get(key) for key in METADATA_KEYS},
-            "probe": make_probe(stored, atol),
-        },
-        METADATA_FILE,
-    )
-    with _explained(folder):
-        _write_folder(folder, contents)
+    quantized = is_quantized(spec["config"])
+    config = spec["config"] if quantized else {**spec["config"], "dtype": "float32"}
+    stored = model_class(spec, CONFIG_FILE).from_config(config)
+    load_weights_content(stored, contents[WEIGHTS_FILE], WEIGHTS_FILE)
+    about = {
+        "keras_version": keras.__version__,
+        "parameter_count": stored.count_params(),
+        "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
+        "files": files,
+        "input": model.describe_input(),
+        **{key: metadata.get(key) for key in METADATA_KEYS},
+        "probe": make_probe(stored, QUANTIZED_ATOL if quantized else ATOL),
+    }
+    contents[METADATA_FILE] = json_content(about, METADATA_FILE)
+    with _explained(folder), replacing_folder(folder) as partial:
+        for name, content in contents.items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(partial / name, content)
+        _check_replaceable(folder)
 
 
 def _serialize_model(model: Model) -> dict[str, Any]:
-    """Return the object for `config.json`, without compile state and the content of other files.
-
-    Raises:
-        ValueError: if the class of the model is not in the zoo, or its `mixer` is a custom layer.
-    """
+    """Return the object for `config.json`, without compile state and the content of other files."""
     name = type(model).__name__
     if MODELS.get(name) is not type(model):
         raise ValueError(
@@ -114,11 +118,7 @@ def _serialize_model(model: Model) -> dict[str, Any]:
 
 
 def json_content(value: Any, name: str) -> bytes:
-    """Return an object as the bytes of an indented JSON file.
-
-    Raises:
-        ValueError: for NaN and infinity, which JSON does not have.
-    """
+    """Return an object as the bytes of an indented JSON file; NaN and infinity raise ValueError."""
     value = json.loads(json.dumps(value, default=lambda array: array.tolist()))
     if wrong := _first_not_finite(value):
         raise ValueError(f"`{name}` must contain only finite numbers. Received: {wrong}")
@@ -134,12 +134,35 @@ def _first_not_finite(value, where=""):
     return next(filter(None, (_first_not_finite(v, f"{where}.{k}") for k, v in parts)), None)
 
 
-def _write_folder(folder, contents):
-    with replacing_folder(folder) as partial:
-        for name, content in contents.items():
-            (partial / name).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(partial / name, content)
-        _check_replaceable(folder)
+def pack_weights(content: bytes, dtype: str | None = None) -> bytes:
+    """Make a weights file compact: omit the optimizer, and cast floating arrays to `dtype`."""
+    packed = io.BytesIO()
+    # Groups in the format of HDF5 1.8 take a third of the space, which matters for small models.
+    with (
+        h5py.File(io.BytesIO(content)) as old,
+        h5py.File(packed, "w", libver=("v108", "latest")) as new,
+    ):
+        _copy_group(old, new, dtype)
+    return packed.getvalue()
+
+
+def _copy_group(old, new, dtype):
+    new.attrs.update(old.attrs)
+    for name, item in old.items():
+        if item.name == "/optimizer":
+            continue
+        if isinstance(item, h5py.Group):
+            _copy_group(item, new.create_group(name), dtype)
+            continue
+        value = item[()]
+        if dtype and value.dtype.kind == "f":
+            if np.abs(value).max(initial=0) > np.finfo(dtype).max:
+                raise ValueError(
+                    f"`weights_dtype` must represent every weight. Received: {dtype} for "
+                    f"{item.name} with values up to {np.abs(value).max()}"
+                )
+            value = value.astype(dtype)
+        new.create_dataset(name, data=value).attrs.update(item.attrs)
 
 
 def _check_replaceable(folder):
@@ -147,27 +170,20 @@ def _check_replaceable(folder):
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file")
-    known = {*PRESET_FILES, *_listed(folder)}
+    known = set(PRESET_FILES)
+    with contextlib.suppress(OSError, ValueError):  # no preset, or a damaged one
+        known |= set(open_preset(folder).names)
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
     foreign = []
-    for path, inner, files in os.walk(folder):
-        relative = Path(path).relative_to(folder)
-        foreign += {(relative / name).as_posix() for name in inner} - folders
-        foreign += {(relative / name).as_posix() for name in files} - known
-    foreign = sorted(name for name in foreign if not LEFTOVER.fullmatch(name))
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if name not in (folders if path.is_dir() else known) and not LEFTOVER.fullmatch(name):
+            foreign.append(name)
     if foreign:
         raise ValueError(
             "`folder` must be new, empty, or a preset, which is replaced. "
-            f"Received: {folder} with {foreign[:8]}"
+            f"Received: {folder} with {sorted(foreign)[:8]}"
         )
-
-
-def _listed(folder):
-    """Return the names of the files of the preset in a folder, if any."""
-    try:
-        return open_preset(folder).names
-    except (OSError, ValueError):
-        return []
 
 
 @contextlib.contextmanager
@@ -179,34 +195,3 @@ def _explained(folder):
             "`folder` must be a writable folder. Choose another folder, or free disk space. "
             f"Received: {folder} ({error.__cause__ or error})"
         ) from error
-
-
-def _assets(model):
-    """Return other files of a model, such as a vocabulary, by their relative paths."""
-    assets = model.assets()
-    if wrong := sorted(set(assets) & set(PRESET_FILES)):
-        raise ValueError(f"`model.assets()` may not replace {wrong[0]}. Received: {wrong}")
-    return assets
-
-
-def _check_known(argument, given, known):
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ValueError(f"`{argument}` may contain {', '.join(known)}. Received: {unknown}")
-
-
-def _preprocessor(model):
-    """Return the content of `preprocessor.json` for a model with such a layer."""
-    if model.preprocessor is None:
-        return {}
-    spec = keras.layers.serialize(model.preprocessor)
-    keys = ("module", "class_name", "config", "registered_name")
-    return {PREPROCESSOR_FILE: json_content({key: spec[key] for key in keys}, PREPROCESSOR_FILE)}
-
-
-def _stored_model(spec, content):
-    """Return the model with its stored weights, in float32 unless they are quantized."""
-    changes = {} if is_quantized(spec["config"]) else {"dtype": "float32"}
-    stored = model_class(spec, CONFIG_FILE).from_config({**spec["config"], **changes})
-    load_weights_content(stored, content, WEIGHTS_FILE)
-    return stored

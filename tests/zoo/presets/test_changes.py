@@ -7,7 +7,7 @@ import pytest
 from keras_permix import zoo
 from keras_permix.data import load_sheet
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
-from keras_permix.zoo.parts import arguments
+from keras_permix.zoo.presets.names import arguments
 from tests.harness import ROOT
 from tests.zoo.models import TINY, logits, tiny, weights
 

@@ -204,9 +204,9 @@ def test_failed_save_keeps_old_preset(preset, monkeypatch):
     ("kwargs", "message"),
     [
         ({"weights_dtype": "int4"}, "`weights_dtype` must be one of .*='int4'"),
-        ({"label": ["a"]}, r"`metadata` may contain labels, .* Received: \['label'\]"),
+        ({"label": ["a"]}, r"`metadata` accepts .*Did you mean `labels`.* Received: \['label'\]"),
         ({"labels": ["a"]}, "one name per class or output.*1 labels for 3 outputs"),
-        ({"urls": {"a.h5": "https://x"}}, r"`urls` may contain .* Received: \['a.h5'\]"),
+        ({"urls": {"a.h5": "https://x"}}, r"`urls` accepts .*weights.h5.* Received: \['a.h5'\]"),
     ],
 )  # fmt: skip
 def test_invalid_save_arguments_raise(tmp_path, kwargs, message):

@@ -14,8 +14,9 @@ import pytest
 
 from keras_permix import zoo
 from keras_permix.ops.backend import running
+from keras_permix.zoo.presets.load import load_weights_content, weights_content
 from keras_permix.zoo.presets.probe import verify_probe
-from keras_permix.zoo.presets.weights import load_weights_content, pack_weights, weights_content
+from keras_permix.zoo.presets.writer import pack_weights
 from tests.zoo.models import edit_json, list_anew, tiny, weights
 
 WEIGHTS = "model.weights.h5"

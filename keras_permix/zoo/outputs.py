@@ -1,0 +1,140 @@
+"""Name the outputs of classifiers, and replace their heads."""
+
+from typing import Any, Self
+
+import keras
+import numpy as np
+
+from keras_permix._typing import Labels, Tensor
+from keras_permix.utils.checks import check_integer
+from keras_permix.zoo.presets.load import is_quantized
+from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
+
+UNSCALED = {"target_mean": 0.0, "target_std": 1.0}
+
+
+class NamedOutputs:
+    """Mix into a `ZooModel` to name the most probable classes, and to replace the head."""
+
+    # `self: Any` is a `Classifier`.
+
+    def classify(self: Any, inputs: Any, top: int = 5) -> list[list[tuple[str, float]]]:
+        """Name the most probable classes or labels.
+
+        Args:
+            inputs: A batch of inputs, or a list of images `(height, width, channels)` of any sizes.
+            top: Number of classes to name.
+
+        Returns:
+            See `decode_predictions`.
+
+        Raises:
+            ValueError: for a `top` below 1, a model of one class or of numbers, or outputs that are
+                NaN or infinite.
+
+        Example:
+
+        >>> from keras_permix.zoo import CSPViT
+        >>> model = CSPViT.from_preset("test")
+        >>> [[(label, _), *others]] = model.classify(np.zeros((1, 8, 8, 3), "uint8"))
+        >>> label in model.labels, len(others)
+        (True, 2)
+        """
+        check_integer("top", top)  # fail before predicting
+        self._check_several()
+        return self.decode_predictions(self.predict(inputs, verbose=0), top)
+
+    def decode_predictions(
+        self: Any, predictions: Tensor, top: int = 5
+    ) -> list[list[tuple[str, float]]]:
+        """Name the most probable classes or labels of logits.
+
+        Args:
+            predictions: Logits `(batch, num_classes)`, as returned by `predict`.
+            top: Number of classes to name.
+
+        Returns:
+            For each sample a list of `(label, probability)`, the most probable first. A model
+            without labels names classes by their numbers. The probabilities of a model that
+            predicts labels are independent.
+
+        Raises:
+            ValueError: for a `top` below 1, a model of one class or of numbers, predictions of
+                another shape, or samples whose largest prediction is not finite.
+        """
+        top = check_integer("top", top)
+        self._check_several()
+        predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
+        classes = self.output_shape[-1]
+        if predictions.ndim != 2 or predictions.shape[1] != classes:
+            raise ValueError(
+                f"`predictions` must be logits (batch, {classes}). "
+                f"Received: predictions.shape={predictions.shape}"
+            )
+        largest = predictions.max(1, keepdims=True)
+        rows = np.flatnonzero(~np.isfinite(largest))
+        if len(rows):
+            raise ValueError(
+                "`predictions` must be numbers, and the largest of each sample finite. Received: "
+                f"NaN or infinity in {len(rows)} of {len(predictions)} samples, first in sample "
+                f"{rows[0]}"
+            )
+        labels = self.labels or [str(number) for number in range(classes)]
+        if self.predicts == "labels":
+            probabilities = np.exp(-np.logaddexp(0, -predictions))
+        else:
+            shifted = np.exp(predictions - largest)
+            probabilities = shifted / shifted.sum(1, keepdims=True)
+        return [
+            [(labels[best], float(row[best])) for best in np.argsort(-row)[:top]]
+            for row in probabilities
+        ]
+
+    def _check_several(self):
+        """Raise for models of numbers or of one class, whose probability would always be 1."""
+        if self.predicts == "values":
+            raise ValueError(
+                "The model predicts numbers instead of classes: call `predict`. "
+                f"Received: {self.name} with predicts={self.predicts!r}"
+            )
+        if self.predicts == "class" and self.output_shape[-1] < 2:
+            raise ValueError(
+                "`num_classes` must be at least 2 to name classes. With a single output, take the "
+                "sigmoid of `predict`, or train one logit per class. "
+                f"Received: {self.name} with num_classes={self.output_shape[-1]}"
+            )
+
+    def reset_classifier(self, num_classes: int, labels: Labels | None = None) -> Self:
+        """Return a copy of the model with a new head of zeros for other classes or targets.
+
+        Args:
+            num_classes: Number of classes.
+            labels: Names of the classes, or `None`.
+
+        Returns:
+            A new model of this class. Frozen layers stay frozen, except the head.
+
+        Raises:
+            ValueError: for a wrong number of labels, or a model that is quantized or has LoRA.
+
+        Example:
+
+        >>> from keras_permix.zoo import CSPViT
+        >>> model = CSPViT.from_preset("test").reset_classifier(2, labels=["cat", "dog"])
+        >>> model.output_shape, model.labels
+        ((None, 2), ('cat', 'dog'))
+        """
+        source: Any = self
+        config = {**source.get_config(), "num_classes": num_classes, "labels": labels, **UNSCALED}
+        config = {key: value for key, value in config.items() if key not in ("name", "trainable")}
+        layers = source._flatten_layers()
+        if is_quantized(config) or any(getattr(layer, "lora_enabled", False) for layer in layers):
+            raise ValueError(
+                "The head of a model with quantized weights or LoRA cannot be replaced. Use the "
+                "original model, or save the model as a preset, which merges LoRA. "
+                f"Received: {source.name}, num_classes={num_classes}"
+            )
+        model = type(source).from_config(config)
+        transfer_weights(source, model, {"num_classes": num_classes}, new_head=True)
+        transfer_trainable(source, model)
+        return model
