@@ -109,10 +109,10 @@ class ButterflyViT(ImageClassifier):
                 spec = mixer_on_grid(config, index, hidden_dim, rows=1)
             shared = dict(dtype=dtype, name="mixer")
             if spec is None:
-                mixer = SoftmaxAttention(num_heads, use_qkv_bias=True, **shared)
+                layer: Any = SoftmaxAttention(num_heads, use_qkv_bias=True, **shared)
             else:
-                mixer = make_mixer(spec, index, num_layers, use_bias=True, **shared)
-            block = MixerBlock(mixer, mlp_dim, norm_first=False, dtype=dtype, name="transformer")
+                layer = make_mixer(spec, index, num_layers, use_bias=True, **shared)
+            block = MixerBlock(layer, mlp_dim, norm_first=False, dtype=dtype, name="transformer")
             x = ButterflyBlock(block, size, index, dtype=dtype, name=f"block_{index}")(x)
             feature_maps.append(x)
         x = keras.layers.Flatten(dtype=dtype, name="flatten")(x)

@@ -118,7 +118,7 @@ class Graphormer(ZooModel):
             "target_units": check_units(target_units, targets),
             "domain": check_domain(domain),
         }
-        graphs = graph_inputs(config)
+        graphs, num_heads = graph_inputs(config), config["num_heads"]
         hop_tables = max(HOP_TABLES, max_hops) if keep_unused_params else None
         bias = GraphormerBias(
             num_heads, edges, max_hops, hop_tables, dtype=dtype, name="graphormer_bias"
@@ -138,7 +138,7 @@ class Graphormer(ZooModel):
             feature_maps.append(x)
         x = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="head_norm")(x)
         normal = keras.initializers.RandomNormal(stddev=initial_stddev(num_layers))
-        head = Dense(targets, kernel_initializer=normal, dtype=dtype, name="head")
+        head = Dense(config["targets"], kernel_initializer=normal, dtype=dtype, name="head")
         scale = keras.layers.Rescaling(
             config["std"], config["mean"], dtype="float32", name="values"
         )

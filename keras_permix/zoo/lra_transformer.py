@@ -127,6 +127,7 @@ class LRATransformer(SequenceClassifier):
         )
         drop = make_dropout(dropout, dtype=dtype, name="embedding_dropout")
         x, mask = drop(embedding(tokens)), embedding.compute_mask(tokens, mask)
+        inner_dim, mlp_dim = config["inner_dim"], config["mlp_dim"]
         parts = dict(dropout=dropout, dtype=dtype)
         mixing = dict(inner_dim=inner_dim, use_bias=use_bias, ragged=mask is not None, **parts)
         mlp = dict(norm_first=norm_first, activation=activation, hidden_dropout=dropout, **parts)
@@ -134,8 +135,8 @@ class LRATransformer(SequenceClassifier):
         for index in range(num_layers):
             spec = mixer_on_grid(config, index, inner_dim or hidden_dim, cls_token)
             spec = sized(spec, longest + cls_token)
-            mixer = make_mixer(spec, index, num_layers, **mixing, name="mixer")
-            block = MixerBlock(mixer, mlp_dim, **mlp, epsilon=EPSILON, name=f"block_{index}")
+            layer = make_mixer(spec, index, num_layers, **mixing, name="mixer")
+            block = MixerBlock(layer, mlp_dim, **mlp, epsilon=EPSILON, name=f"block_{index}")
             x = block(x, mask=mask)
             feature_maps.append(x)
         if norm_first:

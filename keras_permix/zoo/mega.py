@@ -132,13 +132,14 @@ class MEGA(SequenceClassifier):
                 f"Received: chunk_size={chunk_size}, image_size={image_size}"
             )
         inputs, tokens, mask = sequence_inputs(config, dtype)
+        hidden_dim, inner_dim = config["hidden_dim"], config["inner_dim"]
         normal, embedding = keras.initializers.RandomNormal, dict(dtype=dtype, name="embedding")
         if mask is None:
             kernel = dict(kernel_initializer=normal(0, 1), bias_initializer=normal(0, 0.1))
             x = Dense(hidden_dim, **kernel, **embedding)(ops.expand_dims(tokens, -1))
         else:
-            table = normal(0, hidden_dim**-0.5)
-            x = Embedding(vocabulary_size, hidden_dim, table, **embedding)(tokens)
+            table, size = normal(0, hidden_dim**-0.5), config["vocabulary_size"]
+            x = Embedding(size, hidden_dim, table, **embedding)(tokens)
         x = make_dropout(dropout, dtype=dtype, name="embedding_dropout")(x)
         x = x if mask is None else x * ops.cast(ops.expand_dims(mask, -1), x.dtype)
         feature_maps = []
@@ -150,7 +151,7 @@ class MEGA(SequenceClassifier):
         x = pool_tokens(ops.cast(x, full_precision(x.dtype)), "mean", mask)
         if pairs:
             x = ops.concatenate(join_pairs(x), axis=-1)
-        width = classifier_dim or inner_dim or 2 * hidden_dim
+        width = config["classifier_dim"] or inner_dim or 2 * hidden_dim
         x = Dense(width, dtype=dtype, name="classifier")(x)
         x = make_dropout(dropout, dtype=dtype, name="classifier_dropout")(x)
         x = keras.layers.Activation("gelu", dtype=dtype, name="classifier_activation")(x)

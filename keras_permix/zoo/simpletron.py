@@ -126,10 +126,11 @@ class SimpleTRON(SequenceClassifier):
                 f"Received: use_segments=True, num_segments={num_segments}, pairs={pairs}"
             )
         inputs, tokens, mask = sequence_inputs(config, dtype)
+        hidden_dim, num_segments = config["hidden_dim"], config["num_segments"]
         norm = dict(epsilon=layer_norm_epsilon, dtype=dtype)
         initializer = keras.initializers.TruncatedNormal(stddev=0.02)
         table = dict(output_dim=hidden_dim, embeddings_initializer=initializer, dtype=dtype)
-        x = Embedding(vocabulary_size, **table, name="token_embedding")(tokens)
+        x = Embedding(config["vocabulary_size"], **table, name="token_embedding")(tokens)
         if num_segments:
             types = ops.zeros_like(tokens)
             if use_segments:

@@ -110,8 +110,8 @@ class ViT(ImageClassifier):
         feature_maps = []
         for index in range(num_layers):
             spec = mixer_on_grid(config, index, hidden_dim, extra=int(cls_token))
-            mixer = make_mixer(spec, index, num_layers, dropout=dropout, dtype=dtype, name="mixer")
-            x = MixerBlock(mixer, mlp_dim, **mlp, name=f"block_{index}")(x)
+            layer = make_mixer(spec, index, num_layers, dropout=dropout, dtype=dtype, name="mixer")
+            x = MixerBlock(layer, mlp_dim, **mlp, name=f"block_{index}")(x)
             feature_maps.append(x)
         x = pool_tokens(x, pooling)
         x = keras.layers.LayerNormalization(**norm, name="head_norm")(x)
