@@ -72,7 +72,7 @@ def load_preset(
 
 
 def _verify(info, load_weights):
-    """Verify the files except the weights, which are verified when read, and their number."""
+    """Verify `parameter_count`, and all files except the weights, which are verified when read."""
     files, parameters = info.files, info.parameters or 0
     if load_weights and (files is None or WEIGHTS_FILE not in files.names):
         raise ValueError(
