@@ -9,14 +9,12 @@ from keras_permix._typing import MixerSpec, Tensor
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
-from keras_permix.layers.embedding.grids import resize_head
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, make_mixer, mixer_at
 from keras_permix.layers.mixing.baselines import RandomOrder
 from keras_permix.zoo.classifier import (
     ImageClassifier,
     collect_arguments,
-    grid_sides,
     image_input,
     logits_of,
     mixer_on_grid,
@@ -121,13 +119,11 @@ class ButterflyViT(ImageClassifier):
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the head to another number of patches, unless their order is random."""
-        if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
-            return value
-        old, new = grid_sides(self, source)
-        if self.get_config()["random_order"] is not None:
+        resized = super().transfer_weight(weight, value, source)
+        if resized is not value and self.get_config()["random_order"] is not None:
             raise ValueError(
                 "The head of a ButterflyViT with a `random_order` supports no other `image_size`. "
                 "Pass another `num_classes` for a new head, or `load_weights=False`. "
                 f"Received: image_size={self.get_config()['image_size']}"
             )
-        return resize_head(value, old, new)
+        return resized

@@ -2,15 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_permix._typing import DType, Tensor
-from keras_permix.layers.embedding.grids import resize_delays, resize_steps
+from keras_permix.layers.embedding.grids import resize_delays, resize_head, resize_steps
 from keras_permix.layers.embedding.images import RANGE, ImagePreprocessor
 from keras_permix.layers.mixers import (
     MIXERS,
@@ -32,7 +31,7 @@ from keras_permix.utils.checks import (
     plain,
 )
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.outputs import UNSCALED, NamedOutputs
+from keras_permix.zoo.outputs import UNSCALED, NamedOutputs, check_scale
 from keras_permix.zoo.presets.names import check_arguments
 
 SEEDS = ("random_order",)  # integers of at least 0, checked by layers
@@ -150,6 +149,12 @@ class ImageClassifier(Classifier):
     def _check_config(cls, config: dict[str, Any]) -> dict[str, Any]:
         return config | check_images(config)
 
+    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
+        """Resize a head that reads all tokens to another number of patches or pixels."""
+        if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
+            return value
+        return resize_head(value, *grid_sides(self, source))
+
 
 def collect_arguments(
     variables: dict[str, Any], check: Callable[[Any], Any] = check_mixer, **choices: Iterable[Any]
@@ -211,17 +216,6 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
                 f"`patch_size` must divide `{key}`. Received: {key}={size}, patch_size={patch}"
             )
     return {"mean": mean, "std": std}
-
-
-def check_scale(scale: dict[str, Any], targets: int) -> dict[str, Any]:
-    """Return the mean and the standard deviation of targets as floats, or lists per target."""
-    for name, value in scale.items():
-        one = isinstance(value, Real)
-        floats = check_floats(name, [value] if one else value, 1 if one else targets, "target")
-        scale = {**scale, name: floats[0] if one else floats}
-    if np.min(scale[name]) <= 0:
-        raise ValueError(f"`{name}` must be positive. Received: {name}={scale[name]}")
-    return scale
 
 
 def image_input(config: dict[str, Any], dtype: Any, align_corners: bool = False) -> tuple[Any, Any]:

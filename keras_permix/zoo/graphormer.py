@@ -16,7 +16,7 @@ from keras_permix.layers.mixers import mixer_at
 from keras_permix.layers.parts.wrappers import Dense, make_dropout
 from keras_permix.utils.checks import check_named
 from keras_permix.zoo.arrays import check_texts
-from keras_permix.zoo.classifier import check_scale, collect_arguments, pool_tokens
+from keras_permix.zoo.classifier import collect_arguments, pool_tokens
 from keras_permix.zoo.graph_inputs import (
     check_domain,
     check_graphs,
@@ -25,6 +25,7 @@ from keras_permix.zoo.graph_inputs import (
     warn_of_other_molecules,
 )
 from keras_permix.zoo.model import ZooModel
+from keras_permix.zoo.outputs import check_scale
 from keras_permix.zoo.registry import zoo_model
 
 HOP_TABLES = 128  # number in the released code

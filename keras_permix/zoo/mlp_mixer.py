@@ -8,7 +8,7 @@ import keras
 from keras_permix._typing import StrPath, Tensor
 from keras_permix.layers.blocks.mlp_mixer_block import MLPMixerBlock
 from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
-from keras_permix.layers.embedding.grids import resize_dense, resize_head
+from keras_permix.layers.embedding.grids import resize_dense
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.parts.wrappers import Dense
 from keras_permix.utils.checks import check_integer
@@ -145,11 +145,9 @@ class MLPMixer(ImageClassifier):
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the MLPs across tokens and the head to another number of patches."""
-        mixes = "/token_" in weight.path
-        if tuple(weight.shape) == tuple(value.shape) or not (mixes or weight.path == "head/kernel"):
-            return value
-        sides = grid_sides(self, source)
-        return resize_dense(value, weight.shape, *sides) if mixes else resize_head(value, *sides)
+        if "/token_" not in weight.path or tuple(weight.shape) == tuple(value.shape):
+            return super().transfer_weight(weight, value, source)
+        return resize_dense(value, weight.shape, *grid_sides(self, source))
 
 
 @zoo_model
@@ -241,9 +239,3 @@ class PatchOnlyMLPMixer(ImageClassifier):
         x = keras.layers.Flatten(dtype=dtype, name="flatten")(x)
         logits = logits_of(x, config["num_classes"], dtype)
         super().__init__(images, logits, feature_maps, config, dtype=dtype, **kwargs)
-
-    def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Resize the head to another number of pixels."""
-        if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
-            return value
-        return resize_head(value, *grid_sides(self, source))

@@ -1,12 +1,13 @@
-"""Name the outputs of classifiers, and replace their heads."""
+"""Name the outputs of classifiers, replace their heads, and check the scale of targets."""
 
+from numbers import Real
 from typing import Any, Self
 
 import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Tensor
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import check_floats, check_integer
 from keras_permix.zoo.presets.load import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
@@ -138,3 +139,14 @@ class NamedOutputs:
         transfer_weights(source, model, {"num_classes": num_classes}, new_head=True)
         transfer_trainable(source, model)
         return model
+
+
+def check_scale(scale: dict[str, Any], targets: int) -> dict[str, Any]:
+    """Return the mean and the standard deviation of targets as floats, or lists per target."""
+    for name, value in scale.items():
+        one = isinstance(value, Real)
+        floats = check_floats(name, [value] if one else value, 1 if one else targets, "target")
+        scale = {**scale, name: floats[0] if one else floats}
+    if np.min(scale[name]) <= 0:
+        raise ValueError(f"`{name}` must be positive. Received: {name}={scale[name]}")
+    return scale
