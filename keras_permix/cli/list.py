@@ -36,6 +36,9 @@ def _row(name, folder):
 
 def _read(path):
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"`{path}` must contain a JSON object. Received: {error}") from error
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"`{path}` must be valid JSON. Received: {error}") from error
+    if not isinstance(read, dict):
+        raise ValueError(f"`{path}` must contain a JSON object. Received: {read!r}")
+    return read

@@ -1,6 +1,7 @@
 """Write and read the checkpoints of a run atomically, with checksums."""
 
 import json
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -70,8 +71,9 @@ def _name(epoch):
 
 def _newest_first(folder):
     """List the folders of checkpoints, including incomplete ones."""
-    paths = [path for path in Path(folder).glob("epoch_*") if path.name[6:].isdecimal()]
-    return sorted(paths, key=lambda path: int(path.name[6:]), reverse=True)
+    paths = Path(folder).iterdir() if Path(folder).is_dir() else ()
+    found = [path for path in paths if re.fullmatch(r"epoch_\d+", path.name)]
+    return sorted(found, key=lambda path: int(path.name[6:]), reverse=True)
 
 
 def _read(path):

@@ -1,5 +1,6 @@
 """Train a recipe over a grid of values and seeds, and tabulate and plot the scores."""
 
+import csv
 import itertools
 import re
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from keras_permix.training.run_folder import save_figure
 from keras_permix.training.train import train
 from keras_permix.utils.checks import check_integer
 from keras_permix.utils.files import write_text
-from keras_permix.utils.tables import format_csv, parse_rows
+from keras_permix.utils.tables import format_csv
 
 
 def sweep(
@@ -83,7 +84,8 @@ def sweep(
     table = Path(out, "sweep.csv")
     known = {}
     if table.is_file():
-        known = {row["folder"]: row for row in parse_rows(table.read_bytes(), table)}
+        with open(table, encoding="utf-8", newline="") as file:
+            known = {row["folder"]: row for row in csv.DictReader(file)}
     rows: list[dict[str, str]] = []
     for number, (run, row, name) in enumerate(plans, 1):
         folder = Path(out, name)

@@ -121,6 +121,16 @@ def test_list_matches_preset_info(capsys):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("value", [[], "", [["a", 1]], None])
+def test_list_requires_json_objects(value, tmp_path, monkeypatch, capsys):
+    (tmp_path / "metadata.json").write_text(json.dumps(value))
+    known = {"cspvit/mine": tmp_path}
+    monkeypatch.setattr("keras_permix.recipes.find.known_presets", lambda: known)
+    assert main(["list"]) == 2
+    assert f"must contain a JSON object. Received: {value!r}" in capsys.readouterr().err
+
+
+@pytest.mark.once
 def test_unknown_backend_exits_with_error(permix):
     process = permix("info", "cspvit/test", KERAS_BACKEND="abacus")
     output, error = process.communicate()
