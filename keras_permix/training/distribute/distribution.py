@@ -9,7 +9,6 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Model, Tensor
-from keras_permix.ops.backend import running
 
 LOST = (
     "Another process of this run has ended or cannot be reached; see its last message. Start all "
@@ -125,18 +124,17 @@ class Distribution:
         """Check that the devices share a batch evenly, and support `steps_per_execution`.
 
         Raises:
-            ValueError: for another batch size, or for several steps that cannot be fused.
+            ValueError: for another batch size, or for several steps in several processes.
         """
         if batch_size % self.parts:
             raise ValueError(
                 "`batch_size` must be a multiple of the number of devices that share each batch. "
                 f"Received: batch_size={batch_size}, {self.parts} devices"
             )
-        if steps_per_execution > 1 and not (self.fuses_steps and running.fuses_steps()):
+        if steps_per_execution > 1 and not self.fuses_steps:
             raise ValueError(
-                "`steps_per_execution` must be 1 on PyTorch, and on TensorFlow with several "
-                f"processes. Received: steps_per_execution={steps_per_execution}, {self.count} "
-                "processes"
+                "`steps_per_execution` must be 1 with several processes, except on JAX. "
+                f"Received: steps_per_execution={steps_per_execution}, {self.count} processes"
             )
 
 
