@@ -62,12 +62,12 @@ def write_preset(
         value.astype("float32" if keras.backend.is_float_dtype(value.dtype.name) else value.dtype)
         for value in values
     ]
-    floats = [weight for weight in weights if weight.dtype.kind == "f"]
-    largest = max((np.abs(weight).max(initial=0) for weight in floats), default=0)
-    fits = run.recipe.store == "float16" and largest <= np.finfo("float16").max
-    for weight in floats if fits else ():
-        weight[...] = weight.astype("float16")  # The stored weights are scored.
+    fits = run.recipe.store == "float16" and all(map(_fits_float16, weights))
     dtype = "float16" if fits else None
+    if fits:  # The stored weights are scored.
+        weights = [
+            w.astype("float16").astype("float32") if w.dtype.kind == "f" else w for w in weights
+        ]
     stored.set_weights(weights)
     task = task_of(stored)
     measured = task.evaluate(dataset.test, run.recipe.batch_size) | task.baseline(dataset)
@@ -89,6 +89,10 @@ def write_preset(
         card = write_card(stored, run, dataset, scores, rows, record, dtype or "float32")
         write_text(Path(out) / "README.md", card)
     return scores
+
+
+def _fits_float16(weight):
+    return weight.dtype.kind != "f" or np.abs(weight).max(initial=0) <= np.finfo("float16").max
 
 
 def finished_scores(

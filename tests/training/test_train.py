@@ -17,6 +17,7 @@ from keras_permix.data.images.sets import SETS
 from keras_permix.training import make_model, plan_run, train
 from keras_permix.training import run as run_module
 from keras_permix.training.card import write_card
+from keras_permix.training.preset import _fits_float16
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.utils.files import release_folder
 from keras_permix.zoo import CSPViT
@@ -396,6 +397,14 @@ def test_weights_beyond_float16_are_stored_in_float32(recipe, made, tmp_path, pr
     for ours, theirs in zip(done.model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert "the stored float32 weights" in (tmp_path / "run/README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("last", "fits"), [([65504.0], True), ([-65520.0], False), ([0.0, np.nan], False), ([], True)]
+)
+def test_weights_that_float16_can_store(last, fits):
+    weights = [np.array([2**20]), np.array([-1.0, 1.0], "float32"), np.array(last, "float32")]
+    assert all(map(_fits_float16, weights)) == fits
 
 
 def test_weights_are_stored_in_dtype_of_recipe(recipe, made, tmp_path):
