@@ -6,6 +6,7 @@ counted separately.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -92,9 +93,9 @@ PER_QUERY: dict[type, Callable[[Any, int, int], int]] = {
 }
 
 
-def _attention(layer, x, y):
+def _attention(per_query, layer, x, y):
     queries, tokens, head_dim = _heads(layer, x)
-    return queries * PER_QUERY[type(layer)](layer, tokens, head_dim)
+    return queries * per_query(layer, tokens, head_dim)
 
 
 def _local_attention(layer, x, y):
@@ -188,7 +189,7 @@ RULES: dict[type, Rule] = {
     ours.MegaBlock: _mega_block,
     ScaleNorm: _one_per_output,
     ours.SinkhornCSP: _sinkhorn_csp,
-    **dict.fromkeys(PER_QUERY, _attention),
+    **{kind: partial(_attention, per_query) for kind, per_query in PER_QUERY.items()},
 }
 # Rules that take the shapes of queries and values.
 RULES_OF_TWO: dict[type, Rule] = {keras.layers.MultiHeadAttention: _keras_attention}

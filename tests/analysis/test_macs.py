@@ -11,6 +11,7 @@ import pytest
 
 from keras_permix import layers
 from keras_permix.analysis import count_macs
+from keras_permix.analysis.mac_rules import RULES
 from keras_permix.layers import SoftmaxAttention
 from keras_permix.layers.parts.wrappers import Dense
 from keras_permix.zoo import MEGA, ButterflyViT, CSPViT, ViT
@@ -239,6 +240,18 @@ def test_subclass_does_not_inherit_rule():
 
     model = keras.Sequential([keras.Input((5,)), Doubled(5)])
     assert count_macs(model, np.ones((1, 5))) == (0, {}, {"Doubled": 1})
+
+
+def test_subclass_can_reuse_rule_of_attention():
+    class Renamed(layers.SimpleAttention):
+        pass
+
+    inputs = keras.Input((10, 4))
+    layer = Renamed(2, head_dim=2)
+    rules = {Renamed: RULES[layers.SimpleAttention]}
+    macs = count_macs(keras.Model(inputs, layer(inputs)), np.ones((1, 10, 4), "float32"), rules)
+    assert not macs.uncounted
+    assert macs.by_layer[layer.path] == 2 * 10 * 2 * 2 * 2  # heads, tokens, two products
 
 
 def test_layers_are_restored():
