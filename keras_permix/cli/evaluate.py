@@ -86,9 +86,9 @@ def run(arguments):
         print(f"{key}: {format_score(key, value)}")
     held_out = ", held out from training" if spec.get("test_fraction") else ""
     print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}{held_out}")
-    if task.predicts != "values":
-        for line in lines_per_output(dataset.labels, task.predicts, *predictions):
-            print(line)
+    lines = {"class": class_lines, "labels": label_lines}.get(task.predicts)
+    for line in lines(dataset.labels, *predictions) if lines else ():
+        print(line)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".csv":
@@ -98,27 +98,41 @@ def run(arguments):
     return 0
 
 
-def lines_per_output(names, predicts, targets, logits):
-    """Yield accuracy per class, or F1 and AUC per label; only of the worst if there are many."""
-    from keras_permix.tasks.classification import class_accuracies, confusion_matrix, label_scores
+def class_lines(names, targets, logits):
+    """Yield lines with the accuracy per class, or of the classes with the lowest accuracy."""
+    from keras_permix.tasks.classification import class_accuracies, confusion_matrix
 
-    order = list(range(len(names)))
-    if predicts == "class":
-        confusion = confusion_matrix(targets.argmax(-1), logits.argmax(-1), len(names))
-        ranks, counts = class_accuracies(confusion), confusion.sum(axis=1)
-        scores = [f"{100 * ranks[n]:6.2f} %  of" if counts[n] else "     –   of" for n in order]
-        title, worst = "accuracy per class", "classes with the lowest accuracy"
-    else:
-        (ranks, auc), counts = label_scores(targets, logits), targets.sum(axis=0)
-        scores = [f"{ranks[n]:.4f}  {auc[n]:.4f} " for n in order]
-        title, worst = "F1 and AUC per label", "labels with the lowest F1"
-    if len(names) > MOST_CLASSES:  # except classes without samples
-        order = sorted((n for n in order if ranks[n] >= 0), key=lambda n: ranks[n])[:MOST_CLASSES]
-        title = f"the {len(order)} {worst}"
+    confusion = confusion_matrix(targets.argmax(-1), logits.argmax(-1), len(names))
+    accuracies, totals = class_accuracies(confusion), confusion.sum(axis=1)
+    order, title = range(len(names)), "accuracy per class"
+    if len(names) > MOST_CLASSES:
+        order = _worst([n for n in order if totals[n]], accuracies)
+        title = f"the {len(order)} classes with the lowest accuracy"
     yield f"{title}:"
     width = max(len(names[n]) for n in order)
     for n in order:
-        yield f"  {names[n]:{width}}  {scores[n]} {counted(int(counts[n]), 'sample')}"
+        share = f"{100 * accuracies[n]:6.2f} %" if totals[n] else "     – "
+        yield f"  {names[n]:{width}}  {share}  of {counted(int(totals[n]), 'sample')}"
+
+
+def label_lines(names, targets, logits):
+    """Yield lines with F1 and AUC per label, or of the labels with the lowest F1."""
+    from keras_permix.tasks.classification import label_scores
+
+    f1, auc = label_scores(targets, logits)
+    order, title = range(len(names)), "F1 and AUC per label"
+    if len(names) > MOST_CLASSES:
+        order = _worst(order, f1)
+        title = f"the {len(order)} labels with the lowest F1"
+    yield f"{title}:"
+    width = max(len(names[n]) for n in order)
+    for n in order:
+        count = counted(int(targets[:, n].sum()), "sample")
+        yield f"  {names[n]:{width}}  {f1[n]:.4f}  {auc[n]:.4f}  {count}"
+
+
+def _worst(order, scores):
+    return sorted(order, key=lambda n: scores[n])[:MOST_CLASSES]
 
 
 def write_predictions(out, dataset, predicts, targets, outputs):
