@@ -32,28 +32,31 @@ def _flat(name, kernel, bias):
 
 
 def copy_projections(layer, other):
-    """Copy the projections of another mixer that have the same size, and freeze the frozen ones.
-
-    A fused kernel is frozen if one of its projections is frozen in the other mixer.
-    """
-    given, sources = projections(other), _denses(other)
+    """Copy the projections of another mixer that have the same size."""
+    given, fused = projections(other), ()
     if isinstance(layer, SelfAttention):
-        own = projections(layer)
+        own, fused = projections(layer), NAMES
         fits = {name for name in NAMES if name in given and _size(given, name) == _size(own, name)}
         parts = [given[name] if name in fits else own[name] for name in NAMES]
         kernel = ops.concatenate([kernel for kernel, _ in parts], axis=-1)
         biases = [ops.zeros_like(kernel[0]) if bias is None else bias for kernel, bias in parts]
-        given |= dict.fromkeys(NAMES, (kernel, ops.concatenate(biases)))
+        _set(layer.qkv_dense, kernel, ops.concatenate(biases))
     for name, dense in _denses(layer).items():
-        if name in given and _size(given, name) == tuple(dense.kernel.shape):
-            kernel, bias = given[name]
-            assign_copy(dense.kernel, kernel)
-            if dense.bias is not None:
-                assign_copy(dense.bias, ops.zeros(dense.bias.shape) if bias is None else bias)
+        if name in given and name not in fused and _size(given, name) == tuple(dense.kernel.shape):
+            _set(dense, *given[name])
+
+
+def freeze_projections(layer, other):
+    """Freeze the weights of projections that are frozen in another mixer.
+
+    A fused kernel is frozen if one of its projections is frozen in the other mixer.
+    """
+    theirs = _denses(other)
+    for name, ours in _denses(layer).items():
         for attribute in ("kernel", "bias"):
-            weight = getattr(dense, attribute)
-            source = getattr(sources.get(name), attribute, None)
-            if weight is not None and source is not None and not source.trainable:
+            weight = getattr(ours, attribute)
+            example = getattr(theirs.get(name), attribute, None)
+            if weight is not None and example is not None and not example.trainable:
                 weight.trainable = False
 
 
@@ -74,3 +77,9 @@ def _denses(layer):
 
 def _size(parts, name):
     return tuple(parts[name][0].shape)
+
+
+def _set(dense, kernel, bias):
+    assign_copy(dense.kernel, kernel)
+    if dense.bias is not None:
+        assign_copy(dense.bias, ops.zeros(dense.bias.shape) if bias is None else bias)

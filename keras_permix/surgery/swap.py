@@ -10,7 +10,7 @@ from keras_permix.layers.mixers import check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices, input_shape
-from keras_permix.surgery.projections import copy_projections
+from keras_permix.surgery.projections import copy_projections, freeze_projections
 from keras_permix.surgery.zoo_models import swap_in_zoo
 from keras_permix.zoo.model import ZooModel
 
@@ -208,6 +208,7 @@ def _transfer(old, new, swapped, make, made, seen):
         seen.add(id(before))
         after.trainable = before.trainable
         copy_projections(after, before)
+        freeze_projections(after, before)
     return within
 
 
