@@ -119,7 +119,7 @@ def _one_hot(augment, num_classes, inputs, labels, epoch, index):
     """Augment a batch, and convert classes to one-hot vectors."""
     if augment is not None:
         inputs, labels = augment(inputs, labels, epoch, index)
-    if labels.ndim == 1:
+    if num_classes is not None and labels.ndim == 1:
         labels = np.eye(num_classes, dtype="float32")[labels]
     return inputs, labels
 

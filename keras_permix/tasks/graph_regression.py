@@ -58,7 +58,7 @@ class GraphRegression(Regression):
         return self.of_classes(Dataset("generated", train, test, ()))
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:
-        self.augment(augmentation, seed)  # raises unless empty
+        self.refuse_augmentation(augmentation)
         return self._select_inputs
 
     def _select_inputs(self, inputs, targets, epoch, index):

@@ -18,6 +18,7 @@ from keras_permix.tasks.task import Task, check_options, check_set, read_alike
 from keras_permix.utils.checks import check_choice
 
 SOURCES = (*IMAGE_SOURCES, "tfds")
+OF_THE_ARENA = (data.generated_pathfinder, data.load_pathfinder, data.load_pixels)
 READING = ("random_crop", "keep", "skip_unreadable")  # keys of `data` for folders and lists
 
 
@@ -42,7 +43,7 @@ class ImageTask(Task):
                 f'`source = "csv"`. Received: data={spec} for {cls.name}'
             )
         load, own, more = _loader(spec["name"], spec.get("source"))
-        if "name" in own:  # not for sets of the Long Range Arena
+        if load not in OF_THE_ARENA:
             check_set(spec, IMAGE_SETS, ("source",), f"set `source` to one of {', '.join(SOURCES)}")
             if "source" in spec:
                 check_choice("data.source", spec["source"], SOURCES)
@@ -107,6 +108,9 @@ class ImageTask(Task):
 class ImageClassification(ImageTask, Classification):
     """Classify images by a `ZooModel` that outputs logits.
 
+    Images are `(batch, height, width, channels)` with values from 0 to 255. The configuration of
+    the model sets `image_size` and `num_classes`.
+
     Example:
 
     >>> import numpy as np
@@ -130,6 +134,9 @@ class ImageClassification(ImageTask, Classification):
 class MultiLabelImages(ImageTask, MultiLabel):
     """Assign any number of labels to images, by a `ZooModel` with `predicts="labels"`.
 
+    Images are `(batch, height, width, channels)` with values from 0 to 255. The configuration of
+    the model sets `image_size` and `num_classes`, the number of labels.
+
     Example:
 
     >>> import numpy as np
@@ -145,6 +152,9 @@ class MultiLabelImages(ImageTask, MultiLabel):
 
 class ImageRegression(ImageTask, Regression):
     """Predict numbers from images, by a `ZooModel` with `predicts="values"`.
+
+    Images are `(batch, height, width, channels)` with values from 0 to 255. The configuration of
+    the model sets `image_size` and `num_classes`, the number of targets.
 
     Example:
 

@@ -94,6 +94,7 @@ class Task:
         """Generate a data set that a model can learn.
 
         `count` is the number of training samples. The test part has a quarter of this number.
+        `seed` is an integer ≥ 0; equal seeds generate equal data.
         """
         raise NotImplementedError
 
@@ -140,11 +141,15 @@ class Task:
 
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         """Return the function that augments a batch, or `None`; raise if it is not supported."""
+        self.refuse_augmentation(augmentation)
+        return None
+
+    def refuse_augmentation(self, augmentation: dict[str, Any] | None) -> None:
+        """Raise a `ValueError` for augmentation, which this task does not support."""
         if augmentation:
             raise ValueError(
                 f"`augmentation` must be empty for {self.name}. Received: {augmentation}"
             )
-        return None
 
     def of_classes(self, dataset: Dataset) -> Dataset:
         """Return generated data with the targets of this task instead of classes."""
@@ -167,7 +172,10 @@ class Task:
         raise NotImplementedError
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """Return a batch of one input, from `arguments_per_input` arguments of the command line."""
+        """Return a batch of one input of the model.
+
+        `arguments` are `arguments_per_input` strings of the command line.
+        """
         raise NotImplementedError
 
     def predictions(
@@ -175,7 +183,8 @@ class Task:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the targets of a part of a data set, and the outputs of the model.
 
-        With `verbose`, a progress bar is shown.
+        `part` is `validation` or `test` of a `Dataset`, predicted in batches of `batch_size`
+        samples. With `verbose`, a progress bar is shown.
         """
         batches = self.batches(part, batch_size)
         progress = keras.utils.Progbar(len(batches), verbose=int(verbose))
