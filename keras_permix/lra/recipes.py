@@ -146,7 +146,7 @@ def _encoder(task, model):
     *training, hidden_dim, inner, mlp_dim, num_layers, heads = table[task]
     sizes = dict(
         hidden_dim=hidden_dim, mlp_dim=mlp_dim, num_layers=num_layers, dropout=training[-1],
-        **_length(task, LENGTHS),
+        **_length(task, LENGTHS.get(task)),
     )  # fmt: skip
     if tron:
         return dict(model={**sizes, **_simpletron(model, heads)}, **_training(training, "rsqrt"))
@@ -158,8 +158,8 @@ def _encoder(task, model):
     return dict(model=sizes, **_training(training, schedule, dict(beta_2=0.98, epsilon=1e-9)))
 
 
-def _length(task, lengths):
-    return {"max_sequence_length": lengths[task]} if task in TEXTS else {}
+def _length(task, tokens):
+    return {"max_sequence_length": tokens} if task in TEXTS else {}
 
 
 def _simpletron(model, heads):
@@ -176,7 +176,7 @@ def _butterfly(task):
         class_name="LRATransformer", hidden_dim=64, num_layers=2, mlp_dim=128, mixer=mixer,
         use_bias=True, activation="gelu", positions="learned", pooling="mean_of_length",
         head_dims=(128,), compare_pairs=True, embedding_stddev=0.02, dropout=0.1,
-        **_length(task, {task: tokens}),
+        **_length(task, tokens),
     )  # fmt: skip
     if task == "pathx":
         mixer["num_heads"] = model["num_layers"] = 4
@@ -196,7 +196,8 @@ def _mega(task, model):
         class_name="MEGA", hidden_dim=hidden_dim, inner_dim=hidden, shared_dim=shared,
         num_layers=num_layers, norm=norm, norm_first=not text, dropout=training[-1],
         truncation=4096 if task == "pathx" else 1024,
-        mixer=csp if model == "csp_mega" else attention, **_length(task, MEGA_LENGTHS),
+        mixer=csp if model == "csp_mega" else attention,
+        **_length(task, MEGA_LENGTHS.get(task)),
         **(dict(mean=(0.48,), std=(0.24,)) if task == "image" else {}),
     )  # fmt: skip
     if model == "mega_chunk":

@@ -122,19 +122,21 @@ class Estimate(keras.callbacks.Callback):
     asynchronously.
     """
 
-    calls = 0  # one per `steps_per_execution` steps
+    calls, is_printed = 0, False
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self.calls += 1
+        if self.is_printed:
+            return
+        self.calls += 1  # one per `steps_per_execution` steps
         steps = self.params["steps"]
         done = self.epoch * steps + batch + 1
         if self.calls <= SKIPPED:
             self.started, self.first = time.perf_counter(), done
-        elif self.calls == LAST or self.calls < LAST and batch + 1 == steps:
-            self.calls = LAST
+        elif self.calls == LAST or batch + 1 == steps:
+            self.is_printed = True
             seconds = (time.perf_counter() - self.started) / (done - self.first)
             if left := self.params["epochs"] * steps - done:
                 # A progress bar may occupy the current line.

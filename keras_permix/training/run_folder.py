@@ -88,7 +88,8 @@ class RunFolder(Progress):
             return
         keys = [key for key in {**self.data, **data} if self.data.get(key) != data.get(key)]
         if keys:
-            began, now = ([values.get(key) for key in keys] for values in (self.data, data))
+            began = [self.data.get(key) for key in keys]
+            now = [data.get(key) for key in keys]
             raise ValueError(
                 "A run must be resumed with the data that it started with. Pass another `--out` "
                 f"folder or the old data. Received: {self.path}, where {', '.join(keys)} differ: "
