@@ -80,24 +80,11 @@ class _Order(torch.autograd.Function):
 
 
 class _ByResiduals(torch.autograd.Function):
-    """Permute by residuals, or back, which is the gradient."""
+    """Apply `_repeat` or `_undo`, which are the gradients of each other."""
 
     @staticmethod
     def forward(x, residuals, mask, plan, back):
-        packing = None if mask is None else read(mask, x)
-        lengths, out = packing and packing.lengths, to_front(x, packing)
-        if not back:
-            out = shift(out, plan, lengths)
-        if plan.orders_pairs():
-            out = pairs.swap(out, residuals)
-        elif residuals is not None:
-            source = residuals.long()
-            out = torch.empty_like(out).scatter_(1, source, out) if back else out.gather(1, source)
-        if back:
-            out = shift(out, plan, lengths, back)
-        if out is x:  # The result may be changed.
-            out = x.clone(memory_format=torch.contiguous_format)
-        return to_positions(out, packing)
+        return (_undo if back else _repeat)(x, residuals, mask, plan)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -116,3 +103,31 @@ class _ByResiduals(torch.autograd.Function):
 
 
 permute_by_residuals = _ByResiduals.apply
+
+
+def _repeat(x, residuals, mask, plan):
+    """Permute by `residuals`."""
+    packing = None if mask is None else read(mask, x)
+    out = shift(to_front(x, packing), plan, packing and packing.lengths)
+    if plan.orders_pairs():
+        out = pairs.swap(out, residuals)
+    elif residuals is not None:
+        out = out.gather(1, residuals.long())
+    return to_positions(_copied(out, x), packing)
+
+
+def _undo(x, residuals, mask, plan):
+    """Undo `_repeat`."""
+    packing = None if mask is None else read(mask, x)
+    out = to_front(x, packing)
+    if plan.orders_pairs():
+        out = pairs.swap(out, residuals)
+    elif residuals is not None:
+        out = torch.empty_like(out).scatter_(1, residuals.long(), out)
+    out = shift(out, plan, packing and packing.lengths, back=True)
+    return to_positions(_copied(out, x), packing)
+
+
+def _copied(out, x):
+    """Return `out`, or a copy if it is `x` itself, so that it may be changed."""
+    return x.clone(memory_format=torch.contiguous_format) if out is x else out

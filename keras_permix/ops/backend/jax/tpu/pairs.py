@@ -47,7 +47,7 @@ def unsort_pairs(bits, swaps, steps, lengths=None, interpret=False):
     return _call(kernel, "unsort_pairs", operands, steps, lengths, [bits], interpret)[0]
 
 
-def pack(bits, mask, interpret=False, back=False):
+def _move(bits, mask, interpret=False, *, back):
     """Bring the tokens that a mask, (batch, tokens), marks to the front, or back.
 
     Each bit of the distances takes one roll and one select.
@@ -67,7 +67,8 @@ def pack(bits, mask, interpret=False, back=False):
     )(_moves(mask, rows, back)[..., None], bits)
 
 
-unpack = partial(pack, back=True)  # padding is undefined
+pack = partial(_move, back=False)
+unpack = partial(_move, back=True)  # padding is undefined
 
 
 def _moves(mask, rows, back):
