@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from keras_permix.layers.attention.softmax_attention import SelfAttention
+from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixers import CUSTOM, MIXERS, is_causal
 from keras_permix.layers.mixing.token_mixer import MixingLayer, TokenMixer
 from keras_permix.layers.parts.wrappers import parameters_of

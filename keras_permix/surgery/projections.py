@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_permix.layers.attention.softmax_attention import SelfAttention
+from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.parts.wrappers import assign_copy
 

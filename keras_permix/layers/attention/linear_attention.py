@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix.layers.attention.softmax_attention import SelfAttention
+from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.parts.masks import visible_keys
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.dispatch.checks import is_empty

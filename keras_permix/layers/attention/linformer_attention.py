@@ -5,7 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix.layers.attention.softmax_attention import SelfAttention, can_fuse, softmax_weights
+from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.attention.softmax_attention import can_fuse, softmax_weights
 from keras_permix.layers.parts.masks import visible_keys
 
 

@@ -6,7 +6,7 @@ import keras
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
-from keras_permix.layers.attention.softmax_attention import SelfAttention
+from keras_permix.layers.attention.self_attention import SelfAttention
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import SCALES, simple_attention_stream
@@ -20,14 +20,16 @@ class SimpleAttention(Streaming, SelfAttention):
     `SoftmaxAttention`; `set_weights` copies them. To freeze the projections, set
     `qkv_dense.trainable = False`.
 
-    Inputs, outputs and `mask` are those of `SoftmaxAttention`. With `causal=True` and
-    `scale="valid"` or `None`, the layer supports streaming (`initial_state`, `step`, `chunk`). Its
-    state is one `head_dim` x `head_dim` matrix per head.
+    Inputs, outputs and `mask` are those of `SoftmaxAttention`. A query without real keys attends to
+    nothing: its sum is zero. With `causal=True` and `scale="valid"` or `None`, the layer supports
+    streaming (`initial_state`, `step`, `chunk`). Its state is one `head_dim` x `head_dim` matrix
+    per head.
 
     Args:
-        num_heads, head_dim, use_qkv_bias: See `SoftmaxAttention`.
+        num_heads, head_dim, use_qkv_bias: See `SoftmaxAttention`. The shapes of weights depend on
+            `num_heads` only if `head_dim` is set.
         use_output_projection: See `SoftmaxAttention`. The paper calls it "linear layer behind the
-            q-k-v product".
+            q-k-v product". If False, no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
         scale: "length" divides by the square root of the number of tokens, including padding.
             "valid" counts only the real tokens that a query attends to. `None` does not divide.

@@ -1,4 +1,4 @@
-"""Define the base class of self-attention, and attention with a softmax."""
+"""Attend with a softmax."""
 
 from functools import reduce
 from typing import Any
@@ -7,80 +7,11 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
-from keras_permix.layers.mixing.token_mixer import MixingLayer, fits, shape_of
-from keras_permix.layers.parts.masks import clean_padding, masked_softmax, visible_keys
+from keras_permix.layers.attention.self_attention import SelfAttention
+from keras_permix.layers.mixing.token_mixer import fits, shape_of
+from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.layers.parts.wrappers import flatten_map, make_dropout, unflatten_map
 from keras_permix.ops.reference.linear import full_precision
-
-
-class SelfAttention(MixingLayer):
-    """Project tokens to queries, keys and values per head, and heads back to tokens.
-
-    A subclass implements `attend`, or calls `split_heads` and `merge_heads` in its `call`. All
-    subclasses but `LinformerAttention` have the same weights: one kernel
-    `(channels, 3 * num_heads * head_dim)`, which holds q, k and v side by side with contiguous
-    heads, its bias, and the output projection. `SoftmaxAttention` documents the arguments.
-    """
-
-    def __init__(
-        self,
-        num_heads: int = 8,
-        head_dim: int | None = None,
-        use_qkv_bias: bool = False,
-        use_output_projection: bool = True,
-        dropout: float = 0.0,
-        use_output_bias: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self._store(locals())
-
-    def build(self, input_shape: Shape) -> None:
-        width = self._tokens_shape(input_shape)[-1]
-        if self.head_dim is None and width % self.num_heads:
-            raise ValueError(
-                "`num_heads` must divide the width of the input if `head_dim` is None. "
-                f"Received: num_heads={self.num_heads}, input_shape={tuple(input_shape)}"
-            )
-        inner = self.num_heads * (self.head_dim or width // self.num_heads)
-        if not self.use_output_projection and inner != width:
-            raise ValueError(
-                "Without an output projection `num_heads` * `head_dim` must equal the width of the "
-                f"input. Received: num_heads={self.num_heads}, head_dim={self.head_dim}, "
-                f"input_shape={tuple(input_shape)}"
-            )
-        self.qkv_dense = self._dense("qkv", 3 * inner, input_shape, use_bias=self.use_qkv_bias)
-        if self.use_output_projection:
-            merged_shape = (*input_shape[:-1], inner)
-            self.output_dense = self._dense(
-                "output", width, merged_shape, use_bias=self.use_output_bias
-            )
-            self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
-
-    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
-        tokens, mask = flatten_map(inputs, mask)
-        attended = self.attend(*self.split_heads(tokens, mask), mask)
-        return unflatten_map(self.merge_heads(attended), inputs)
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
-        """Attend per head, from and to `(batch, tokens, heads, head_dim)`."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement `attend`.")
-
-    def split_heads(self, inputs: Tensor, mask: Mask = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values, each `(batch, tokens, heads, head_dim)`."""
-        qkv = self.qkv_dense(clean_padding(inputs, mask))
-        head_dim = qkv.shape[2] // (3 * self.num_heads)
-        shape = (*ops.shape(qkv)[:2], self.num_heads, head_dim)
-        query, key, value = (ops.reshape(part, shape) for part in ops.split(qkv, 3, axis=-1))
-        return query, key, value
-
-    def merge_heads(self, attended: Tensor) -> Tensor:
-        """Project `(batch, tokens, heads, head_dim)` to `(batch, tokens, channels)`."""
-        inner = attended.shape[2] * attended.shape[3]
-        merged = ops.reshape(attended, (*ops.shape(attended)[:2], inner))
-        if not self.use_output_projection:
-            return merged
-        return self.output_dropout(self.output_dense(merged))
 
 
 @keras.saving.register_keras_serializable("keras_permix")
