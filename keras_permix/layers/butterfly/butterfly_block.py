@@ -95,13 +95,17 @@ class ButterflyBlock(MixingLayer):
         outputs = self.block(*input_arguments(self.block, self.cut(inputs)), **masks)
         return self._join(ops.cast(outputs, self.compute_dtype), inputs)
 
-    def cut(self, x: Tensor) -> Tensor:
-        """Cut the blocks out of `x`, `(batch, …, size, …)` to `(batch * blocks, …, size, …)`."""
-        x = ops.moveaxis(x, self.axis, 1)
+    def cut(self, x: Tensor, axis: int | None = None) -> Tensor:
+        """Cut the blocks out of `x`, `(batch, …, size, …)` to `(batch * blocks, …, size, …)`.
+
+        `axis` defaults to that of the layer.
+        """
+        axis = self.axis if axis is None else axis
+        x = ops.moveaxis(x, axis, 1)
         x = butterfly_permute(x, self.block_size, self.stage, axis=1, cyclic=True)
         batch, size, *others = ops.shape(x)
         blocks = batch * (size // self.block_size)
-        return ops.moveaxis(ops.reshape(x, (blocks, self.block_size, *others)), 1, self.axis)
+        return ops.moveaxis(ops.reshape(x, (blocks, self.block_size, *others)), 1, axis)
 
     def _join(self, x, inputs):
         """Undo `cut`, for blocks of `inputs`."""
@@ -135,7 +139,7 @@ class ButterflyBlock(MixingLayer):
             mask = broadcast_mask(mask, inputs)
             blocks = ops.shape(inputs)[axis] // self.block_size
             cut = axis < len(mask.shape)
-            mask = self.cut(mask) if cut else ops.repeat(mask, blocks, axis=0)
+            mask = self.cut(mask, axis) if cut else ops.repeat(mask, blocks, axis=0)
         if attention_mask is not None:
             attention_mask = broadcast_mask(attention_mask, inputs)
             shape = ops.shape(attention_mask)

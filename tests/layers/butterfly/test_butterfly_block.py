@@ -126,6 +126,14 @@ def test_last_axis_splits_channels_into_blocks(mask):
         assert_close(outputs[..., channels], to_numpy(layer.block(X[..., channels], mask=mask)))
 
 
+def test_negative_axis_cuts_tokens_and_mask():
+    attention = SoftmaxAttention(2)
+    wanted = to_numpy(ButterflyBlock(attention, 4, stage=1)(X, mask=MASK))
+    layer = ButterflyBlock(attention, 4, stage=1, axis=-2)
+    np.testing.assert_array_equal(to_numpy(layer(X, mask=MASK)), wanted)
+    assert layer.get_config()["axis"] == -2
+
+
 def test_any_axis_and_output_width():
     images = RNG.normal(size=(2, 6, 8, 5)).astype("float32")
     layer = ButterflyBlock(keras.layers.Conv2D(7, 3, padding="same"), 4, stage=1, axis=2)
