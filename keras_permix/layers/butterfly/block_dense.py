@@ -58,6 +58,9 @@ class BlockDense(Composite):
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
 
+    lora_rank: Any
+    lora_alpha: Any
+
     def __init__(
         self,
         blocks: int,
@@ -215,6 +218,12 @@ class BlockDense(Composite):
         shape = list(input_shape)
         shape[self.axis] = self.blocks * self.units
         return tuple(shape)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.lora_rank is None:
+            del config["lora_rank"], config["lora_alpha"]
+        return config
 
 
 def _side_by_side(initializer):

@@ -202,6 +202,7 @@ def test_files_contain_merged_lora_weights(use_bias, dtype, tmp_path):
     model.save_weights(tmp_path / "model.weights.h5")
     model.save(tmp_path / "model.keras")
     plain.load_weights(tmp_path / "model.weights.h5")
+    assert not {"lora_rank", "lora_alpha"} & plain.layers[0].get_config().keys()
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     model.load_weights(tmp_path / "model.weights.h5")
     for found in (plain, loaded, model):
