@@ -189,7 +189,7 @@ class GraphormerBlock(Composite):
         super().__init__(**kwargs)
         check_layer_index(layer_index, num_layers)
         self.mixer_spec = check_named("mixer", mixer, MIXERS)
-        mixer = self.mixer_spec["name"]
+        del mixer
         self._store(locals())
         self.mixer = self._make_mixer()
 

@@ -110,7 +110,8 @@ class MegaBlock(Streaming, Composite):
         self.attends = not isinstance(mixer, keras.layers.Layer)
         if self.attends:
             check_choice("mixer", mixer, FUNCTIONS)
-        self.attention_arguments, attention = dict(attention or {}), None
+        self.attention_arguments = dict(attention or {})
+        del attention
         average = dict(average or {})
         self._store(locals(), norm=NORMS)
         self.ema = self._make_ema()

@@ -87,11 +87,13 @@ class Composite(keras.layers.Layer):
     def _store(self, variables, **choices):
         """Check the arguments of a constructor, and store them; `variables` are its `locals()`.
 
-        An argument in `choices` has one of these values. An `int` is positive, and a `float` is
-        positive or, if its name ends in "dropout", a rate.
+        An argument in `choices` has one of these values, and one in `FROM_ZERO` is an integer of at
+        least 0. Of the others, an `int` is positive, and a `float` is positive or, if its name ends
+        in "dropout", a rate. Arguments that the constructor deleted are skipped.
         """
         parameters = inspect.signature(variables["__class__"].__init__).parameters
-        for name in [name for name in parameters if name not in ("self", "kwargs")]:
+        given = variables.keys() - {"self", "kwargs"}
+        for name in [name for name in parameters if name in given]:
             value = variables[name]
             if name in choices:
                 check_choice(name, value, choices[name])
