@@ -1,5 +1,6 @@
 """Mix tokens by damped moving averages."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -68,7 +69,8 @@ class DampedEMA(Streaming, MixingLayer):
         # Never cast to a low precision, which would round slow decays to 1.
         self.delta = self.add_weight(rows, normal(0, 0.2), name="delta", autocast=False)
         self.alpha = self.add_weight(rows, normal(0, 0.2), name="alpha", autocast=False)
-        self.beta = self.add_weight(rows, _alternating, name="beta", autocast=False)
+        alternating = partial(_alternating, normal(0, 0.02))
+        self.beta = self.add_weight(rows, alternating, name="beta", autocast=False)
         self.gamma = self.add_weight(rows, normal(0, 1), name="gamma", autocast=False)
         self.omega = self.add_weight((width,), normal(0, 1), name="omega", autocast=False)
         self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
@@ -99,8 +101,7 @@ class DampedEMA(Streaming, MixingLayer):
         return self.output_dropout(keras.ops.silu(averaged)), state
 
 
-def _alternating(shape, dtype=None):
-    """Return +1, -1, +1 … along the last axis, with noise."""
+def _alternating(noise, shape, dtype=None):
+    """Return +1, -1, +1 … along the last axis, with the noise of an initializer."""
     signs = 1 - 2 * (keras.ops.arange(shape[-1]) % 2)
-    noise = keras.initializers.RandomNormal(0, 0.02)(shape, dtype)
-    return noise + keras.ops.cast(signs, dtype)
+    return noise(shape, dtype) + keras.ops.cast(signs, dtype)
