@@ -120,6 +120,6 @@ class PlainModel(keras.Model):
         return self.head(x + self.attention(x, x))
 
 
-def causal_simple_attention():
+def causal_attention(kind=SimpleAttention):
     tokens = keras.Input((8, 6))
-    return keras.Model(tokens, SimpleAttention(2, causal=True)(tokens))
+    return keras.Model(tokens, kind(2, causal=True)(tokens))

@@ -18,7 +18,7 @@ from tests.surgery.models import (
     Plain,
     PlainModel,
     PlainWithConfig,
-    causal_simple_attention,
+    causal_attention,
     functional,
     ignore_class_warning,
     mixed,
@@ -233,7 +233,7 @@ def test_attention_on_feature_maps():
 
 
 def test_causal_attention_to_causal_csp():
-    swapped = swap_mixer(causal_simple_attention(), {"name": "causal_csp", "delays": 3})
+    swapped = swap_mixer(causal_attention(), {"name": "causal_csp", "delays": 3})
     x = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
     whole = to_numpy(swapped(x))
     later = np.concatenate([x[:, :5], x[:, 5:] + 1], axis=1)

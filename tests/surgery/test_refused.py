@@ -7,13 +7,14 @@ import pytest
 from keras import layers
 
 from keras_permix import swap_mixer
+from keras_permix.layers import LinearAttention
 from tests.surgery.models import (
     TOKENS,
     CustomModel,
     Plain,
     PlainModel,
     PlainWithConfig,
-    causal_simple_attention,
+    causal_attention,
     functional,
 )
 from tests.zoo.models import tiny
@@ -144,11 +145,8 @@ def with_lora():
         (lambda: called(Hidden), ValueError, "(?s)self.attention = .*in neither an attribute nor"),
         (cross, TypeError, "`value` must be the same object"),
         (causal, TypeError, "`use_causal_mask` must be False"),
-        (
-            causal_simple_attention,
-            TypeError,
-            "A causal mixer can be replaced only by a causal mixer",
-        ),
+        (causal_attention, TypeError, "A causal mixer can be replaced only by a causal mixer"),
+        (lambda: causal_attention(LinearAttention), TypeError, "only by a causal mixer.*linear"),
         (quantized, ValueError, "`model` must not be quantized"),
         (unbuilt, ValueError, "`model` must be built"),
         (lambda: attention_model(use_gate=True), ValueError, "`use_gate` cannot be replaced"),
