@@ -54,9 +54,13 @@ def mask_arguments(layer: Layer, mask: Mask, attention_mask: Mask = None) -> dic
     computes gradients that are too large. A `mask` is omitted for layers that do not take one.
     """
     parameters = signature(layer.call).parameters
-    if not isinstance(layer, QUERY_AND_VALUE) or "value_mask" not in parameters:
-        given = {"mask": mask} if mask is not None and "mask" in parameters else {}
-        return given if attention_mask is None else {**given, "attention_mask": attention_mask}
+    if isinstance(layer, QUERY_AND_VALUE) and "value_mask" in parameters:
+        return _keys_of_keras(mask, attention_mask)
+    given = {"mask": mask} if mask is not None and "mask" in parameters else {}
+    return given if attention_mask is None else {**given, "attention_mask": attention_mask}
+
+
+def _keys_of_keras(mask, attention_mask):
     if attention_mask is None:
         return {} if mask is None else {"value_mask": visible_keys(mask)}
     allowed = ops.cast(attention_mask, "bool")
