@@ -20,19 +20,27 @@ def arrangement(plan, on_cpu):
     """Return the four functions of an `Arrangement` for a batch."""
     each, sort = partial(_each, on_cpu=on_cpu), dict(plan=plan, by_blocks=on_cpu)
 
+    def values(x, length):
+        return each(partial(_values, **sort), x, length, x.dtype)
+
     def order(x, length):
         dtypes = (x.dtype, tf.as_dtype(small_integer(x.shape[1])))
         return each(partial(_order, **sort), x, length, dtypes)
 
-    return partial(each, partial(_values, **sort)), order, partial(each, _take), partial(each, _put)
+    def take(x, residuals):
+        return each(_take, x, residuals, x.dtype)
+
+    def put(grad, residuals):
+        return each(_put, grad, residuals, grad.dtype)
+
+    return values, order, take, put
 
 
-def _each(function, x, other, dtypes=None, *, on_cpu):
+def _each(function, x, other, dtypes, *, on_cpu):
     """Apply a function to each sample; on a CPU in turn, so that samples stay in the cache."""
     tensors = (x,) if other is None else (x, other)
     if not on_cpu:
         return tf.vectorized_map(lambda sample: function(*sample), tensors)
-    dtypes = x.dtype if dtypes is None else dtypes
     specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec(x.shape[1:], dtype), dtypes)
     if x.shape[0] is None:
         tensors = tuple(map(_at_least_one, tensors))
