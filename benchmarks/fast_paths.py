@@ -2,9 +2,10 @@
 
     KERAS_BACKEND=jax python -m benchmarks.fast_paths --out benchmarks/xeon/paths_jax.csv
 
-Paths are switched off one at a time. A case is a model of two blocks with a batch of random inputs.
-Its training steps with and without the path alternate. `ratio` is the time without the path divided
-by the time with it: the median over the rounds, with the smallest and the largest.
+Paths are switched off one at a time. A case is a model of two blocks, one at 16,384 tokens, with a
+batch of random inputs. Its training steps with and without the path alternate. `ratio` is the time
+without the path divided by the time with it: the median over the rounds, with the smallest and the
+largest.
 """
 
 import argparse
@@ -38,6 +39,16 @@ CASES = {
         {**TEXTS, "max_sequence_length": 4096, "mixer": {"name": "csp", "group_size": None}},
         1,
     ),
+    **{
+        f"{name}, 16384 tokens": (
+            "LRATransformer",
+            {**TEXTS, "num_layers": 1, "max_sequence_length": 16384, "mixer": mixer},
+            1,
+        )
+        for name, mixer in {
+            "CSP": {"name": "csp", "group_size": None}, "SliceSort": "slice_sort",
+        }.items()
+    },
     "max exchange": ("LRATransformer", {**TEXTS, "mixer": "max_exchange"}, 2),
     "Sinkhorn": (
         "LRATransformer", {**TEXTS, "max_sequence_length": 256, "mixer": "sinkhorn_csp"}, 2,
@@ -46,6 +57,7 @@ CASES = {
 }  # fmt: skip
 VITS = ("CSPViT", "SliceViT")
 SORTS = ("SliceViT", "SliceViT, 1024 tokens", "CSP, texts", "CSP, 4096 tokens")
+LONG = ("CSP, 4096 tokens", "CSP, 16384 tokens", "SliceSort, 16384 tokens")
 MASKED = ("pairs, texts", "CSP, texts")
 STEPS, SECONDS = 4, 0.3  # of each round, at least
 
@@ -83,7 +95,7 @@ def jax_paths():
         "sorting network": (lambda: patch.object(
             network, "sort", lambda runs, _: lax.sort(runs, dimension=1, is_stable=False)
         ), SORTS),
-        "network by blocks": (lambda: instead("groups", alone_on_cpu=lambda: False), SORTS[3:]),
+        "network by blocks": (lambda: instead("groups", alone_on_cpu=lambda: False), LONG),
         "one sample at a time": (
             lambda: instead(
                 "groups", alone_on_cpu=lambda: False, each=lambda f, *arrays: vmap(f)(*arrays)
@@ -111,7 +123,7 @@ def tensorflow_paths():
             network, "sort", lambda runs, _: keras.ops.sort(runs, axis=1)
         ), SORTS),
         "network by blocks": (
-            lambda: patch.object(network, "sort", lambda runs, _: sort(runs, False)), SORTS[3:],
+            lambda: patch.object(network, "sort", lambda runs, _: sort(runs, False)), LONG,
         ),
         "one sample at a time": (lambda: instead("groups", _each=vectorized), SORTS),
         "EMA by chunks": (lambda: without("damped_ema:chunked"), ("CSPMEGA",)),

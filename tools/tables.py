@@ -130,7 +130,7 @@ def pretrained():
 
 def step_ratios():
     """Map (case, model) to the speed of training relative to attention, on each backend."""
-    measured = (read("epyc", f"models_{backend}") for backend in BACKENDS)
+    measured = (read("xeon", f"models_{backend}") for backend in BACKENDS)
     return {
         (rows[0]["case"], rows[0]["model"]): [f"{row['vs_attention']}×" for row in rows]
         for rows in zip(*measured, strict=True)
@@ -268,7 +268,7 @@ def by_layer_and_case(backend, column):
 
 def models():
     """Yield a row per case and model: multiply-adds, milliseconds and the step speedup."""
-    measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
+    measured = [read("xeon", f"models_{backend}") for backend in BACKENDS]
     columns = (f"{name}: prediction / step, ms (speed)" for name in BACKENDS)
     yield ("case", "model", "parameters", "by multiply-adds", *columns)
     for rows in zip(*measured, strict=True):
