@@ -213,7 +213,7 @@ def make_dropout(rate, **kwargs):
     `Dropout` requires `training` to be a Python boolean even at rate zero, which fails with Keras'
     rematerialization on JAX.
     """
-    return keras.layers.Dropout(rate, **kwargs) if rate else keras.layers.Identity(**kwargs)
+    return keras.layers.Dropout(float(rate), **kwargs) if rate else keras.layers.Identity(**kwargs)
 
 
 @keras.saving.register_keras_serializable("keras_permix")
