@@ -96,11 +96,14 @@ def read_bert(
     blocks = "encoder.layer", BLOCK_LAYERS, sizes["num_layers"]
     weights, missing, unknown = weights_of(tensors, layers, *blocks, TABLES)
     unknown = [name for name in unknown if not OTHERS.match(name)]
-    if missing or unknown:
+    shapes = {path: value.shape for path, value in weights.items()}
+    wrong = [(path, found) for path, found in shapes.items() if found != _shape(path, sizes)]
+    if missing or unknown or wrong:
         raise ValueError(
             f"`{folder / WEIGHTS_FILE}` must contain the tensors of the BERT in its {CONFIG_FILE}, "
             "and no others except those of heads. "
-            f"Received: missing={missing[:8]}, unknown={unknown[:8]}"
+            f"Received: missing={missing[:8]}, unknown={unknown[:8]}, "
+            f"weights of another shape={dict(wrong[:8])}"
         )
     for block in (f"block_{index}/attention" for index in range(sizes["num_layers"])):
         for kind in ("kernel", "bias"):
@@ -110,6 +113,20 @@ def read_bert(
     weights["position_embedding/table"] = positions[None, : arguments["max_sequence_length"]]
     arguments |= {"pooler": "tanh" if pooler else None, "tokenizer": read_tokenizer(folder)}
     return arguments, weights
+
+
+def _shape(path, sizes):
+    """Return the shape of a weight, before queries, keys and values are concatenated."""
+    rows = {
+        "token_embedding": "vocabulary_size",
+        "position_embedding": "max_sequence_length",
+        "type_embedding": "num_segments",
+        "mlp_out": "mlp_dim",
+    }
+    *_, layer, kind = path.split("/")
+    units = sizes["mlp_dim" if layer == "mlp_in" else "hidden_dim"]
+    vector = kind in ("bias", "gamma", "beta")
+    return (units,) if vector else (sizes[rows.get(layer, "hidden_dim")], units)
 
 
 def read_tokenizer(folder: Path) -> str | None:
@@ -123,7 +140,11 @@ def read_tokenizer(folder: Path) -> str | None:
     }
     config = {**files["special_tokens_map.json"], **files[WORDS_CONFIG_FILE]}
     added = _added_tokens(files["added_tokens.json"], config, folder)
-    refused = {k: value for k, value in config.items() if value not in READ_AS.get(k, (value,))}
+    refused = {
+        key: config[key]
+        for key, values in READ_AS.items()
+        if key in config and config[key] not in values
+    }
     if refused:
         raise ValueError(f"`{folder}` must contain a tokenizer of BERT. Received: {refused}")
     path = folder / WORDS_FILE

@@ -57,8 +57,9 @@ def weights_of(tensors, layers, block, block_layers, num_layers, tables):
         kinds = ("gamma", "beta") if layer.endswith("norm") else ("kernel", "bias")
         paths[f"{name}.weight"], paths[f"{name}.bias"] = (f"{layer}/{kind}" for kind in kinds)
     weights = {}
-    for name in paths.keys() & tensors.keys():
-        value = tensors[name]
+    for name, value in tensors.items():
+        if name not in paths:
+            continue
         if value.ndim == 4:
             value = value.transpose(0, 2, 3, 1).reshape(len(value), -1)
         weights[paths[name]] = value if name in tables else value.T

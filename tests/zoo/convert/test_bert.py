@@ -159,9 +159,15 @@ def test_wrong_tensors_raise(tmp_path):
     )
     with pytest.raises(ValueError, match=message):
         SimpleTRON.from_bert(write_bert(tmp_path, changed))
-    changed = {**TENSORS, "bert.pooler.dense.bias": np.zeros(3)}
-    with pytest.raises(ValueError, match=r"value.shape=\(3,\).*pooler/bias"):
-        SimpleTRON.from_bert(write_bert(tmp_path, changed))
+    for name, shape, path in [
+        ("pooler.dense.bias", (3,), "pooler/bias"),
+        ("embeddings.position_embeddings.weight", (11, 8), "position_embedding/table"),
+        ("encoder.layer.1.attention.self.query.weight", (8, 3), "block_1/attention/query/kernel"),
+        ("encoder.layer.0.intermediate.dense.weight", (3, 8), "block_0/mlp_in/kernel"),
+    ]:
+        changed = {**TENSORS, f"bert.{name}": np.zeros(shape)}
+        with pytest.raises(ValueError, match=f"model.safetensors`.* another shape={{'{path}': "):
+            SimpleTRON.from_bert(write_bert(tmp_path, changed))
 
 
 @pytest.mark.once
