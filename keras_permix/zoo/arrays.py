@@ -129,8 +129,10 @@ def check_texts(texts, paired, name="texts"):
 def are_texts(x):
     """Return whether inputs are texts: a str, or a nested array or list that contains one."""
     if isinstance(x, np.ndarray):
-        x = x.tolist() if x.dtype.kind in "UO" else None
-    return not isinstance(x, dict) and any(isinstance(part, str) for part in keras.tree.flatten(x))
+        return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.tolist())
+    if isinstance(x, list | tuple):
+        return any(are_texts(part) for part in x)
+    return isinstance(x, str)
 
 
 def are_arrays(inputs: Any) -> bool:

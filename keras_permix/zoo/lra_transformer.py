@@ -120,40 +120,20 @@ class LRATransformer(SequenceClassifier):
                 )
             config["head_dims"] = [check_integer("head_dims", dim) for dim in head_dims]
         inputs, tokens, mask = sequence_inputs(config, dtype)
-        cls_token, longest = int(pooling == "cls"), config["max_sequence_length"]
-        table = dict(stddev=embedding_stddev, dtype=dtype, name="embedding")
         embedding = TokenEmbedding(
-            vocabulary_size, hidden_dim, longest, positions, pooling == "cls", **table
+            vocabulary_size,
+            hidden_dim,
+            config["max_sequence_length"],
+            positions,
+            use_class_token=pooling == "cls",
+            stddev=embedding_stddev,
+            dtype=dtype,
+            name="embedding",
         )
         drop = make_dropout(dropout, dtype=dtype, name="embedding_dropout")
         x, mask = drop(embedding(tokens)), embedding.compute_mask(tokens, mask)
-        inner_dim, mlp_dim = config["inner_dim"], config["mlp_dim"]
-        parts = dict(dropout=dropout, dtype=dtype)
-        mixing = dict(inner_dim=inner_dim, use_bias=use_bias, ragged=mask is not None, **parts)
-        mlp = dict(norm_first=norm_first, activation=activation, hidden_dropout=dropout, **parts)
-        feature_maps = []
-        for index in range(num_layers):
-            spec = mixer_on_grid(config, index, inner_dim or hidden_dim, cls_token)
-            spec = sized(spec, longest + cls_token)
-            layer = make_mixer(spec, index, num_layers, **mixing, name="mixer")
-            block = MixerBlock(layer, mlp_dim, **mlp, epsilon=EPSILON, name=f"block_{index}")
-            x = block(x, mask=mask)
-            feature_maps.append(x)
-        if norm_first:
-            norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="final_norm")
-            x = norm(x)
-        if pooling != "mean_of_length":
-            x = pool_tokens(x, pooling, mask)
-        else:
-            x = x if mask is None else x * ops.expand_dims(ops.cast(mask, x.dtype), axis=-1)
-            x = ops.sum(x / longest, axis=1)
-        if pairs:
-            a, b = join_pairs(x)
-            x = ops.concatenate([a, b, *([a * b, a - b] if compare_pairs else [])], axis=-1)
-        dims = [mlp_dim, mlp_dim // 2][: 1 + pairs] if head_dims is None else config["head_dims"]
-        for index, dim in enumerate(dims):
-            x = keras.layers.Dense(dim, "relu", dtype=dtype, name=f"head_hidden_{index}")(x)
-        logits = logits_of(x, config["num_classes"], dtype)
+        feature_maps = _encode(x, mask, config, dtype)
+        logits = _classify(feature_maps[-1], mask, config, dtype)
         super().__init__(inputs, logits, feature_maps, config, dtype=dtype, **kwargs)
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
@@ -165,3 +145,58 @@ class LRATransformer(SequenceClassifier):
         value = ops.convert_to_tensor(value)
         grown = copy(value[first:], nearest_on_grid(old, new), axis=0)
         return ops.concatenate([value[:first], grown], axis=0)
+
+
+def _encode(x, mask, config, dtype):
+    """Return the tokens after each block."""
+    channels = config["inner_dim"] or config["hidden_dim"]
+    cls_token, feature_maps = int(config["pooling"] == "cls"), []
+    for index in range(config["num_layers"]):
+        spec = mixer_on_grid(config, index, channels, cls_token)
+        mixer = make_mixer(
+            sized(spec, config["max_sequence_length"] + cls_token),
+            index,
+            config["num_layers"],
+            ragged=mask is not None,
+            inner_dim=config["inner_dim"],
+            use_bias=config["use_bias"],
+            dropout=config["dropout"],
+            dtype=dtype,
+            name="mixer",
+        )
+        block = MixerBlock(
+            mixer,
+            config["mlp_dim"],
+            norm_first=config["norm_first"],
+            dropout=config["dropout"],
+            hidden_dropout=config["dropout"],
+            epsilon=EPSILON,
+            activation=config["activation"],
+            dtype=dtype,
+            name=f"block_{index}",
+        )
+        x = block(x, mask=mask)
+        feature_maps.append(x)
+    return feature_maps
+
+
+def _classify(x, mask, config, dtype):
+    """Return the logits for tokens."""
+    if config["norm_first"]:
+        norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype, name="final_norm")
+        x = norm(x)
+    if config["pooling"] != "mean_of_length":
+        x = pool_tokens(x, config["pooling"], mask)
+    else:
+        x = x if mask is None else x * ops.expand_dims(ops.cast(mask, x.dtype), axis=-1)
+        x = ops.sum(x / config["max_sequence_length"], axis=1)
+    if config["pairs"]:
+        a, b = join_pairs(x)
+        compared = [a * b, a - b] if config["compare_pairs"] else []
+        x = ops.concatenate([a, b, *compared], axis=-1)
+    dims = config["head_dims"]
+    if dims is None:
+        dims = [config["mlp_dim"], config["mlp_dim"] // 2][: 1 + config["pairs"]]
+    for index, dim in enumerate(dims):
+        x = keras.layers.Dense(dim, "relu", dtype=dtype, name=f"head_hidden_{index}")(x)
+    return logits_of(x, config["num_classes"], dtype)

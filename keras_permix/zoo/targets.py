@@ -50,8 +50,10 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
     if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needed:
         found = _loss_object(model.loss)
         loss = FUNCTIONS.get(found, type(found)) if callable(found) else None
-        if loss in FUNCTIONS.values():
-            _check_values(y, model, loss)
+        if loss in (SPARSE, DENSE):
+            _check_classes(y, model, loss)
+        elif loss in (BINARY, *DISTANCES):
+            _check_numbers(y, model, loss)
     if isinstance(sample_weight, np.ndarray | list):
         kind = getattr(sample_weight, "dtype", np.dtype(object)).kind
         if kind not in "biufV" or kind == "f" and not np.isfinite(sample_weight).all():
@@ -60,52 +62,71 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
             )
 
 
-def _check_values(y, model, loss):
-    """Check shape and values: Keras broadcasts other widths, and a NaN destroys all weights."""
-    shape, outputs, name = tuple(y.shape), model.output_shape[-1], loss.__name__
-    rows, allowed = f"(samples, {outputs})", [(outputs,)]
+def _check_classes(y, model, loss):
+    """Check shape and values of class indices, or the shape of probabilities."""
+    classes, name = model.output_shape[-1], loss.__name__
     if loss is SPARSE:
-        rows, allowed = "(samples,)", [(), (1,)]
-    elif outputs == 1 and loss is not DENSE:
-        allowed.append(())
-    if shape[1:] not in allowed:
-        raise ValueError(f"`y` must be {rows} for the loss {name}. Received: y.shape={shape}")
-    takes_logits = getattr(_loss_object(model.loss), "from_logits", False)
-    if loss not in DISTANCES and not takes_logits and model._warned_loss_id != id(model.loss):
-        model._warned_loss_id = id(model.loss)
-        warnings.warn(
-            "The model outputs logits, but its loss expects probabilities. Compile it with "
-            f"`keras.losses.{name}(from_logits=True)`.",
-            stacklevel=5,
-        )
+        _check_shape(y, name, "(samples,)", (), (1,))
+    else:
+        _check_shape(y, name, f"(samples, {classes})", (classes,))
+    _warn_of_probabilities(model, name)
     values = keras.ops.convert_to_numpy(y)
     if loss is DENSE or values.dtype.kind not in "biuf":
         return
-    if loss is SPARSE:
-        rule, most = f"classes from 0 to {outputs - 1}", outputs - 1
-        hint = " To skip samples, set its `ignore_class`."
-        ignored = getattr(_loss_object(model.loss), "ignore_class", None)
-        values = values if ignored is None else values[values != ignored]
-        if values.dtype.kind == "f" and (values % 1).any():
-            raise ValueError(
-                f"`y` must contain class indices for the loss {name}. "
-                f"Received: y with {values[values % 1 != 0].flat[0]}"
-            )
-    else:
-        rule, most, hint = "0 or 1 per label", 1, ""
-        lost = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
-        if lost.any():
-            raise ValueError(
-                f"`y` must contain finite numbers for the loss {name}. Leave out samples with "
-                f"unknown targets. Received: NaN or infinity in {lost.sum()} of {len(lost)} "
-                f"samples, first at index {lost.argmax()}"
-            )
-    in_range = values.size == 0 or 0 <= values.min() <= values.max() <= most
-    if loss not in DISTANCES and not in_range:
+    ignored = getattr(_loss_object(model.loss), "ignore_class", None)
+    values = values if ignored is None else values[values != ignored]
+    if values.dtype.kind == "f" and (values % 1).any():
         raise ValueError(
-            f"`y` must contain {rule} for the loss {name}.{hint} "
+            f"`y` must contain class indices for the loss {name}. "
+            f"Received: y with {values[values % 1 != 0].flat[0]}"
+        )
+    if values.size and not 0 <= values.min() <= values.max() < classes:
+        raise ValueError(
+            f"`y` must contain classes from 0 to {classes - 1} for the loss {name}. To skip "
+            f"samples, set its `ignore_class`. Received: y from {values.min()} to {values.max()}"
+        )
+
+
+def _check_numbers(y, model, loss):
+    """Check shape and values: Keras broadcasts other widths, and a NaN destroys all weights."""
+    outputs, name = model.output_shape[-1], loss.__name__
+    _check_shape(y, name, f"(samples, {outputs})", (outputs,), *[()] * (outputs == 1))
+    values = keras.ops.convert_to_numpy(y)
+    if loss is BINARY:
+        _warn_of_probabilities(model, name)
+    if values.dtype.kind not in "biuf":
+        return
+    lost = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if lost.any():
+        raise ValueError(
+            f"`y` must contain finite numbers for the loss {name}. Leave out samples with unknown "
+            f"targets. Received: NaN or infinity in {lost.sum()} of {len(lost)} samples, first at "
+            f"index {lost.argmax()}"
+        )
+    if loss is BINARY and values.size and not 0 <= values.min() <= values.max() <= 1:
+        raise ValueError(
+            f"`y` must contain 0 or 1 per label for the loss {name}. "
             f"Received: y from {values.min()} to {values.max()}"
         )
+
+
+def _check_shape(y, name, rows, *allowed):
+    shape = tuple(y.shape)
+    if shape[1:] not in allowed:
+        raise ValueError(f"`y` must be {rows} for the loss {name}. Received: y.shape={shape}")
+
+
+def _warn_of_probabilities(model, name):
+    """Warn once if the loss expects probabilities instead of logits."""
+    takes_logits = getattr(_loss_object(model.loss), "from_logits", False)
+    if takes_logits or model._warned_loss_id == id(model.loss):
+        return
+    model._warned_loss_id = id(model.loss)
+    warnings.warn(
+        "The model outputs logits, but its loss expects probabilities. Compile it with "
+        f"`keras.losses.{name}(from_logits=True)`.",
+        stacklevel=6,
+    )
 
 
 def _loss_object(loss):

@@ -220,6 +220,8 @@ def test_object_arrays_must_hold_texts():
         tiny().predict(np.full((1, 8, 8, 3), None, object))
     answers = tiny("SimpleTRON").predict(np.array(["a", "b"], object), verbose=0)
     assert answers.shape[0] == 2
+    with pytest.raises(ValueError, match="`texts` must be a list of str"):
+        tiny("SimpleTRON").predict([np.array(["a"]), np.array(["b", "c"])])
 
 
 def test_empty_list_and_pixel_model_raise():

@@ -18,7 +18,7 @@ PRESET_FILES = (CONFIG_FILE, METADATA_FILE, PREPROCESSOR_FILE, TASK_FILE, WEIGHT
 
 METADATA_LIMIT = 2**24  # bytes
 ASSET_LIMIT = 2**26  # bytes of each file except the weights
-JSON_DEPTH = 64  # objects and lists inside each other
+JSON_DEPTH = 64  # limit of objects and lists inside each other
 SHA256 = re.compile(r"[0-9a-f]{64}")
 PLAIN_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
 FILE_NAME = re.compile(f"{PLAIN_NAME}(/{PLAIN_NAME})*")
@@ -138,8 +138,8 @@ def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:
     """Return the object in the bytes of a JSON file; errors name `path`."""
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
-        if _depth(value) > JSON_DEPTH:
-            raise ValueError(f"more than {JSON_DEPTH} objects and lists inside each other")
+        if _depth(value) >= JSON_DEPTH:
+            raise ValueError(f"{JSON_DEPTH} or more objects and lists inside each other")
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"`{path}` must be a JSON file; it is truncated or corrupt. Copy or download it again. "
