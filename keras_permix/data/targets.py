@@ -30,7 +30,8 @@ def target_reader(
         raise ValueError(f"`labels` must be a list of names. Received: labels={labels!r}")
     if predicts == "values" or labels:
         columns = tuple(labels or ("label",))
-        return columns, number_reader(columns, flags=predicts == "labels")
+        flags = predicts == "labels"
+        return columns, lambda row: tuple(number_of(row, column, flags) for column in columns)
     found = (mark for mark in SEPARATORS for row in rows if mark in str(row.get("label")))
     mark = separator or next(found, None)
     rule = "A row must have a `label`: words between separators, or a list, known in training."
@@ -51,22 +52,19 @@ def target_reader(
     return names, lambda row: read_row(row, read_flags, rule)
 
 
-def number_reader(columns: Sequence[str], flags: bool = False) -> Callable[..., Target]:
-    """Return a function from a row to the finite numbers, or 0 and 1, in some columns."""
+def number_of(row: dict[str, Any], column: str, flags: bool = False) -> float:
+    """Return the finite number, or with `flags` the 0 or 1, in a column of a row."""
     kind = "0 or 1" if flags else "a number"
-    rule = (
-        f"Every row must have {kind} in the columns {list(columns)}. For other columns, set "
-        "`labels`."
-    )
+    rule = f"Every row must have {kind} in the column {column!r}. For other columns, set `labels`."
 
     def read(row):
-        numbers = tuple(float(row[column]) for column in columns)
-        for number in numbers:
-            if number not in (0.0, 1.0) if flags else not math.isfinite(number):
-                raise ValueError(f"{number}")
-        return numbers
+        number = float(row[column])
+        valid = number in (0, 1) if flags else math.isfinite(number)
+        if not valid:
+            raise ValueError(f"{number} is not {'0 or 1' if flags else 'finite'}")
+        return number
 
-    return lambda row: read_row(row, read, rule)
+    return read_row(row, read, rule)
 
 
 def _labels_of(row, separator):

@@ -56,11 +56,11 @@ READERS = {
 @pytest.mark.parametrize(
     ("predicts", "column", "values", "labels", "message"),
     [
-        ("values", "label", ("1.5", "two"), None, "number in the columns .'label'.*'two'.*line 3"),
-        ("values", "label", ("1.5", "nan"), None, "number in the columns .'label'.*'nan'.*line 3"),
-        ("values", "age", ("1.5", "inf"), ["age"], "number in the columns .'age'.*'inf'.*line 3"),
-        ("values", "age", ("1.5", ""), ["age"], "number in the columns .'age'.*line 3"),
-        ("labels", "cat", ("1", "2"), ["cat"], "0 or 1 in the columns .'cat'.*'2'.*line 3"),
+        ("values", "label", ("1.5", "two"), None, "number in the column 'label'.*'two'.*line 3"),
+        ("values", "label", ("1.5", "nan"), None, "number in the column 'label'.*nan is not finite"),
+        ("values", "age", ("1.5", "inf"), ["age"], "number in the column 'age'.*'inf'.*line 3"),
+        ("values", "age", ("1.5", ""), ["age"], "number in the column 'age'.*line 3"),
+        ("labels", "cat", ("1", "2"), ["cat"], "0 or 1 in the column 'cat'.*'2'.*line 3"),
         ("labels", "label", ("", ""), None, "At least one row must have a label.*line 2"),
     ],
 )  # fmt: skip
@@ -71,6 +71,13 @@ def test_invalid_rows_raise(kind, predicts, column, values, labels, message, tmp
     with pytest.raises(ValueError, match=rf"(?s){message}") as caught:
         READERS[kind](tmp_path, train="list.csv", test="list.csv", predicts=predicts, labels=labels)
     assert "list.csv" in str(caught.value)
+
+
+def test_error_names_the_wrong_column():
+    _, read = target_reader([], "values", ["a", "b"])
+    assert read({"a": "1", "b": "-2.5"}) == (1.0, -2.5)
+    with pytest.raises(ValueError, match="a number in the column 'b'.*'two'"):
+        read({"a": "1", "b": "two"})
 
 
 @pytest.mark.parametrize("kind", READERS)

@@ -31,7 +31,10 @@ def read_pcqm4m(name: str, data_dir: StrPath | None = None) -> tuple[Rows, Rows]
     try:
         with torch.serialization.safe_globals(allowed):
             indices = torch.load(split, weights_only=True)
-        parts = (np.asarray(indices[part]).ravel() for part in ("train", "valid"))
+        parts = [np.asarray(indices[part]).ravel() for part in ("train", "valid")]
+        for part in parts:
+            if not part.size or part.min() < 0:
+                raise ValueError("no index, or a negative index")
         train, valid = ([rows[index] for index in part] for part in parts)
     except Exception as error:  # PyTorch raises many kinds of errors for damaged files.
         raise ValueError(

@@ -12,8 +12,8 @@ from keras_permix.data.files import Files, read_parts, read_row
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
-from keras_permix.data.graphs.smiles import cached_molecules
-from keras_permix.data.targets import number_reader
+from keras_permix.data.graphs.smiles import cached_molecules, parse_smiles
+from keras_permix.data.targets import number_of
 from keras_permix.utils.tables import shown
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018
@@ -38,6 +38,8 @@ TARGETS = {
 
 class GraphSource(Source):
     """Pad graphs with targets batch by batch, for `Pipeline`.
+
+    `read` returns inputs as from `pad_graphs`, and float32 targets `(batch, targets)`.
 
     Args:
         graphs: List of pairs of int arrays, the `nodes` and `edges` of `preprocess_graph`.
@@ -66,6 +68,8 @@ class GraphSource(Source):
 
     def of_one_shape(self) -> Self:
         """Return a source that pads all batches to the largest graph and its longest path."""
+        if self.nodes and self.hops:
+            return self
         one = copy.copy(self)
         largest = max(len(self.graphs[index][0]) for index in self.chosen)
         one.nodes = self.nodes or largest
@@ -151,10 +155,12 @@ def load_graphs(
         train, test = read_pcqm4m(name, data_dir)
     is_split = own or name not in FILES
     rows = [*train, *test] if is_split else train
-    graphs = read_graphs(rows, name=name)
+    if all("smiles" in row for row in rows):
+        graphs: Any = cached_molecules(name, (str(row["smiles"]).strip() for row in rows))
+    else:
+        graphs = read_graphs(rows)
     taken = [columns.get(y, (y, 1.0))[:2] for y in labels]
-    read = number_reader([column for column, _ in taken])
-    targets = np.array([read(row) for row in rows]) * [factor for _, factor in taken]
+    targets = [[factor * number_of(row, y) for y, factor in taken] for row in rows]
     nodes = max(len(atoms) for atoms, _ in graphs)
     source = GraphSource(graphs, targets, nodes, hops or min(max(nodes - 1, 1), MAX_HOPS))
     count = len(rows)
@@ -163,14 +169,13 @@ def load_graphs(
     return Dataset(name, (source[order[:cut]], None), (source[order[cut:]], None), labels)
 
 
-def read_graphs(rows: list[dict], edge_features: int = 0, name: str = "molecules") -> Any:
+def read_graphs(rows: list[dict], edge_features: int = 0) -> Any:
     """Read the graphs of rows as in `load_graphs`, a sequence of pairs as from `check_graph`.
 
-    Graphs get `edge_features` features per edge if none of them has an edge. `name` is the one of
-    a large set of molecules in the cache.
+    Graphs get `edge_features` features per edge if none of them has an edge.
     """
     if all("smiles" in row for row in rows):
-        return cached_molecules(name, (str(row["smiles"]).strip() for row in rows))
+        return parse_smiles(str(row["smiles"]).strip() for row in rows)
     edges = (edge for row in rows for edge in row.get("edges", ()) if isinstance(edge, list))
     edge_features = max((len(edge) - 2 for edge in edges), default=0) or edge_features
     rule = "A graph must have `nodes` and `edges`, or every row a molecule in `smiles`."

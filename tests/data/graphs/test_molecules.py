@@ -157,7 +157,7 @@ def test_load_molecules_from_csv():
 @pytest.mark.parametrize("number", ["nan", "inf", "abc", ""])
 def test_invalid_target_raises(number, tmp_path):
     (tmp_path / "some.csv").write_text(f"smiles,y\nCCO,1.5\nCCC,{number}\n")
-    with pytest.raises(ValueError, match="Every row must have a number in the columns .'y'.*'CCC'"):
+    with pytest.raises(ValueError, match="Every row must have a number in the column 'y'.*'CCC'"):
         load_graphs("mine", tmp_path, train="some.csv", test="some.csv")
 
 

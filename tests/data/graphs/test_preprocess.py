@@ -96,7 +96,7 @@ def test_batches_from_json_lines(tmp_path):
             {"edges": [], "y": 0},
             "must have `nodes` and `edges`, or .*Received: .*KeyError: 'nodes'",
         ),
-        ({"nodes": [[1]], "edges": []}, "must have a number in the columns .'y'.*KeyError: 'y'"),
+        ({"nodes": [[1]], "edges": []}, "must have a number in the column 'y'.*KeyError: 'y'"),
         ({"nodes": [[1]], "edges": [[0, 1]], "y": 0}, "edges must join existing nodes"),
         ({"nodes": [[510]], "edges": [], "y": 0}, "must be from 0 to 509"),
         ({"nodes": [1, 2], "edges": [], "y": 0}, r"must be \(nodes, node_features\)"),
