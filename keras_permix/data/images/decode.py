@@ -44,18 +44,20 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
         raise TypeError(
             f"`path` must be the path of an image file. Received: path={str(path)[:99]!r}"
         )
-    # Pillow would map an uncompressed TIFF at a path into memory and lose its orientation.
-    with open(path, "rb") as file:
-        try:
-            with Image.open(file) as image:
-                pixels = image_pixels(image, channels)
-                is_wide = image.mode in SIXTEEN_BITS
-                dark = is_wide and pixels.max() <= 1 and np.asarray(image).any()
-        except Exception as error:  # Decoders raise different errors.
-            raise ValueError(
-                "An image file must be undamaged, and readable by Pillow. "
-                f"Received: {path} ({error})"
-            ) from error
+    if not Path(path).is_file():
+        raise FileNotFoundError(
+            f"`path` must be an existing image file. Received: path={str(path)!r}"
+        )
+    try:
+        # Pillow would map an uncompressed TIFF at a path into memory and lose its orientation.
+        with open(path, "rb") as file, Image.open(file) as image:
+            pixels = image_pixels(image, channels)
+            is_wide = image.mode in SIXTEEN_BITS
+            dark = is_wide and pixels.max() <= 1 and np.asarray(image).any()
+    except Exception as error:  # Decoders raise different errors.
+        raise ValueError(
+            f"An image file must be undamaged, and readable by Pillow. Received: {path} ({error})"
+        ) from error
     if dark:
         # Python shows it once per folder.
         warnings.warn(

@@ -142,11 +142,11 @@ def listed_images(
     names, read = None, _class_of
     if predicts != "class":
         names, read = target_reader(rows[0], predicts, labels, separator)
-    parts: Any = []
-    seen: dict[str, Any] = {}
-    for (file, split), part in zip(lists, rows, strict=True):
-        where = f"{file}" if split is None else f"{file} ({split})"
-        parts.append([_listed(row, (folder / file).parent, read, where, seen) for row in part])
+    parts: Any = [
+        [_listed(row, (folder / file).parent, read) for row in part]
+        for (file, _), part in zip(lists, rows, strict=True)
+    ]
+    _check_apart(lists, parts)
     if test is None:
         parts = _divided(parts[0], (folder / train).parent, test_fraction, split_seed)
     return _dataset(name, parts, image_size, names, **how)
@@ -226,11 +226,8 @@ def _class_of(row):
     return "" if row.get("label") is None else str(row["label"]).strip()
 
 
-def _listed(row, folder, read, where, seen):
-    """Return the file of a row, and the class or the targets that `read` returns.
-
-    `seen` holds the label and the place of each file so far, and `where` is the present place.
-    """
+def _listed(row, folder, read):
+    """Return the file of a row, and the class or the targets that `read` returns."""
     label = read(row)
     if not isinstance(row.get("path"), str) or not row["path"] or not label:
         raise ValueError(
@@ -243,14 +240,26 @@ def _listed(row, folder, read, where, seen):
             "The files in a list of images must exist. Paths are relative to the list. "
             f"Received: {path}, {shown(row)}"
         )
-    other = seen.setdefault(os.path.normpath(path), (label, where))
-    if other != (label, where):
-        raise ValueError(
-            "An image must have only one label, and be in only one part: training, testing or "
-            f"validation. Received: {path} with {other[0]!r} in {other[1]}, and with {label!r} in "
-            f"{where}"
-        )
     return path, label
+
+
+def _check_apart(lists, parts):
+    """Check that no image is in two parts or has two labels."""
+    seen: dict[str, Any] = {}
+    for (file, split), part in zip(lists, parts, strict=True):
+        where = f"{file}" if split is None else f"{file} ({split})"
+        for path, label in part:
+            other, place = seen.setdefault(os.path.normpath(path), (label, where))
+            if place != where:
+                raise ValueError(
+                    "An image must be in only one part: training, testing or validation. "
+                    f"Received: {path}, in {place} and in {where}"
+                )
+            if other != label:
+                raise ValueError(
+                    "An image must have only one label. "
+                    f"Received: {path} with {other!r} and {label!r} in {where}"
+                )
 
 
 def _divided(pairs, folder, test_fraction, seed):
@@ -260,6 +269,10 @@ def _divided(pairs, folder, test_fraction, seed):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
         return hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest()
 
+    if not 0 < test_fraction < 1:
+        raise ValueError(
+            f"`test_fraction` must be between 0 and 1. Received: test_fraction={test_fraction}"
+        )
     files = {}
     for path, label in pairs:
         group = label if isinstance(label, str) else ""

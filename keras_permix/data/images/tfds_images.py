@@ -86,7 +86,8 @@ def tfds_images(
         image_size: Int, side of the images in pixels.
         data_dir: As in `tfds_source`.
         splits: Tuple of the splits for training and testing.
-        seed, random_crop: As in `folder_images`. Default: 0, `True`.
+        seed, random_crop: As in `folder_images`. Test images are cropped centrally. Default: 0,
+            `True`.
 
     Returns:
         A `Dataset` of parts `(RecordSource, None)`.

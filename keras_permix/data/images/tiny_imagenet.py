@@ -7,7 +7,6 @@ import numpy as np
 
 from keras_permix.data.cached import cached_arrays
 from keras_permix.data.images.decode import read_image
-from keras_permix.data.images.folders import images_by_class
 
 FOLDER = "tiny-imagenet-200"
 SIZE = 64
@@ -20,24 +19,35 @@ def read_tiny_imagenet(folder):
 
     The images are decoded once and memory-mapped from a cache, as long as the names and sizes of
     the files stay the same. The results are two parts `(images, labels)`, and the names of the
-    classes in the order of the folders of `train/`. A name is the first word in `words.txt`. Equal
+    classes in the order of `wnids.txt`, sorted. A name is the first word in `words.txt`. Equal
     names get the name of the folder, as in "crane (n02012849)".
     """
-    images = images_by_class(folder / "train")
-    wnids = sorted({wnid for _, wnid in images})
-    words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
-    if missing := sorted(set(wnids) - set(words)):
-        raise ValueError(
-            "Each class of `train/` must have a line in `words.txt`. "
-            f"{HOW} Received: {folder}, without names of {missing[:8]}"
+    try:
+        wnids = sorted(line.strip() for line in _lines(folder / "wnids.txt") if line.strip())
+        words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
+        train = [
+            (path, label)
+            for label, wnid in enumerate(wnids)
+            for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"))
+        ]
+        parts = {"train": train, "val": _annotated(folder, wnids)}
+        content = f"{DECODED}\n" + "".join(
+            f"{label} {path.name} {path.stat().st_size}\n"
+            for files in parts.values()
+            for path, label in files
         )
-    train = [(path, wnids.index(wnid)) for path, wnid in images]
-    parts = {"train": train, "val": _annotated(folder, wnids)}
-    content = f"{DECODED}\n" + "".join(
-        f"{label} {path.name} {path.stat().st_size}\n"
-        for files in parts.values()
-        for path, label in files
-    )
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"The folder of Tiny-ImageNet must be complete. {HOW} Received: no {error.filename}"
+        ) from error
+    empty = set(range(len(wnids))) - {label for _, label in train}
+    if empty or not set(wnids) <= set(words):
+        raise ValueError(
+            "Each class of `wnids.txt` must have images in `train/WNID/images/` and a line in "
+            f"`words.txt`. {HOW} Received: {folder}, without images of "
+            f"{[wnids[n] for n in sorted(empty)][:8]}, without names of "
+            f"{sorted(set(wnids) - set(words))[:8]}"
+        )
     images = cached_arrays(
         "tiny_imagenet", content.encode(), lambda: {k: _decode(v) for k, v in parts.items()}
     )
@@ -57,7 +67,7 @@ def _annotated(folder, wnids):
     wrong = [row for row in rows if len(row) < 2 or row[1] not in wnids]
     if wrong or not rows:
         raise ValueError(
-            "A line of `val_annotations.txt` must name a file and its class, as in `train/`. "
+            "A line of `val_annotations.txt` must name a file and its class, one of `wnids.txt`. "
             f"{HOW} Received: {(wrong or ['no line'])[0]} in {text}"
         )
     return [(folder / "val/images" / row[0], wnids.index(row[1])) for row in rows]

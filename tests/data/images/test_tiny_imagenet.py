@@ -26,6 +26,7 @@ def folder(tmp_path, monkeypatch):
     path = tmp_path / "tiny-imagenet-200"
     path.mkdir()
     (path / "words.txt").write_text(WORDS)
+    (path / "wnids.txt").write_text("\n".join(WNIDS))
     rows = []
     for number, wnid in enumerate(WNIDS):
         save(path / f"train/{wnid}/images/{wnid}_0.JPEG", 40 * number)
@@ -61,6 +62,11 @@ def test_images_labels_and_names(folder, tmp_path):
     )
 
 
+def test_other_folders_are_not_classes(folder, tmp_path):
+    save(folder / "train/n00000001/images/n00000001_0.JPEG", 9)
+    assert load_images("tiny_imagenet", tmp_path).labels == LABELS
+
+
 def test_files_are_decoded_again_only_after_changes(folder, tmp_path, decoded):
     first = load_images("tiny_imagenet", tmp_path)
     again = load_images("tiny_imagenet", tmp_path)
@@ -84,15 +90,19 @@ IMAGE = "train/n01443537/images/n01443537_0.JPEG"
 @pytest.mark.parametrize(
     ("change", "error", "rule"),
     [
-        (lambda f: (f / "words.txt").unlink(), FileNotFoundError, "words.txt"),
+        (lambda f: (f / "words.txt").unlink(), FileNotFoundError,
+         "Unpack `tiny-imagenet-200.zip` again.*no .*words.txt"),
+        (lambda f: (f / "wnids.txt").unlink(), FileNotFoundError, "Unpack .*no .*wnids.txt"),
         (lambda f: (f / "words.txt").write_text("n01443537\tfish"), ValueError,
          r"a line in `words.txt`.*names of \['n02012849', 'n03126707'\]"),
-        (lambda f: (f / "val/val_annotations.txt").unlink(), FileNotFoundError, "val_annotations"),
+        (lambda f: (f / "val/val_annotations.txt").unlink(), FileNotFoundError,
+         "Unpack .*no .*val_annotations"),
         (lambda f: (f / "val/val_annotations.txt").write_text("val_0.JPEG\tn1\n"), ValueError,
          r"a file and its class.*\['val_0.JPEG', 'n1'\]"),
-        (lambda f: (f / "val/images/val_1.JPEG").unlink(), FileNotFoundError, "val_1.JPEG"),
+        (lambda f: (f / "val/images/val_1.JPEG").unlink(), FileNotFoundError,
+         "Unpack .*no .*val_1.JPEG"),
         (lambda f: (f / "train/n01443537/images").rename(f / "elsewhere"), ValueError,
-         "must contain images .*none in .*n01443537"),
+         r"must have images in `train/WNID/images/`.*images of \['n01443537'\]"),
         (lambda f: truncate(f / IMAGE), ValueError, "must be undamaged.*n01443537_0.JPEG"),
         (lambda f: Image.new("RGB", (64, 32)).save(f / IMAGE), ValueError,
          "64 x 64 pixels.*n01443537_0.JPEG of 64 x 32"),
