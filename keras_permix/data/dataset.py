@@ -114,12 +114,10 @@ def size_of(inputs):
 
 
 def take(values, index):
-    """Index an array, a dict of arrays, a source or a sequence by an array of indices."""
+    """Index an array or tensor, a dict of them, a source or a list by an array of indices."""
     if isinstance(values, dict):
         return {name: array[index] for name, array in values.items()}
-    if isinstance(values, np.ndarray) or hasattr(values, "read"):
-        return values[index]
-    return [values[int(i)] for i in index]
+    return [values[i] for i in index] if isinstance(values, list | tuple) else values[index]
 
 
 def labels_of(part):

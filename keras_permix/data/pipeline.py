@@ -90,10 +90,6 @@ class Pipeline(keras.utils.PyDataset):
             targets = _checked_targets(inputs, targets, num_classes)
         check_integer("seed", seed, least=0)
         check_integer("epoch", epoch, least=0)
-        if not 0 <= shard[0] < shard[1]:
-            raise ValueError(
-                f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard}"
-            )
         self.inputs, self.targets = inputs, targets
         fixed = running.batches_have_one_shape() and hasattr(inputs, "of_one_shape")
         self._source = inputs.of_one_shape() if fixed else inputs
@@ -136,6 +132,20 @@ class Pipeline(keras.utils.PyDataset):
         """Return the pass of a batch, and its index in that pass."""
         return divmod(epoch * len(self) + index, self._batches_of_a_pass)
 
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Return `(index, count)`, the part of each batch to return."""
+        return self._shard
+
+    @shard.setter
+    def shard(self, shard: tuple[int, int]) -> None:
+        index, count = shard
+        if not 0 <= index < count:
+            raise ValueError(
+                f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard}"
+            )
+        self._shard = index, count
+
     def on_epoch_end(self) -> None:
         self.epoch += 1
 
@@ -173,9 +183,11 @@ class Pipeline(keras.utils.PyDataset):
             inputs, targets = self._source.read(chosen, epoch, index)
             if self.num_classes is not None and len(targets):
                 _check_classes(targets, self.num_classes)
-        else:
+        elif isinstance(self.inputs, dict | np.ndarray):
             inputs, targets = take(self.inputs, chosen), self.targets[chosen]
-            inputs = np.stack(inputs) if isinstance(inputs, list) else inputs
+        else:
+            inputs = np.stack([self.inputs[int(i)] for i in chosen])
+            targets = self.targets[chosen]
         if self.augment is None:
             return inputs, targets
         return self.augment(inputs, targets, epoch, index)

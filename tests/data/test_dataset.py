@@ -2,11 +2,12 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 
 from keras_permix.data import Dataset, GraphSource, RecordSource, TextSource, TokenSource
-from keras_permix.data.dataset import fingerprint, some
+from keras_permix.data.dataset import fingerprint, some, split_source
 from keras_permix.data.graphs.smiles import cached_molecules
 
 pytestmark = pytest.mark.once
@@ -87,3 +88,10 @@ def test_some_selects_evenly_spaced_samples(kind, count):
     assert len(targets) == wanted
     gaps = np.diff([*targets, 40])
     assert targets[0] == 0 and set(gaps) <= {40 // wanted, -(-40 // wanted)}
+
+
+def test_parts_of_tensors_are_tensors():
+    parts = split_source((keras.ops.convert_to_tensor(PIXELS), NUMBERS), 30, 10)
+    for pixels, numbers in parts:
+        assert keras.ops.is_tensor(pixels)
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(pixels), PIXELS[numbers])

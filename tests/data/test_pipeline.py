@@ -125,6 +125,8 @@ def test_shards_partition_unsharded_batches(source):
 def test_shard_out_of_range_raises(shard):
     with pytest.raises(ValueError, match=r"0 <= index < count. Received: shard=\("):
         pipeline(shard=shard)
+    with pytest.raises(ValueError, match=r"0 <= index < count. Received: shard=\("):
+        pipeline().shard = shard
 
 
 def test_on_epoch_end_matches_fresh_pipeline():

@@ -24,14 +24,14 @@ class SequenceSource(Source):
         super().__init__(len(labels), labels)
         self._lengths = np.asarray(lengths, "int64")
         integers = isinstance(pad_to, list | tuple) and all(isinstance(n, int) for n in pad_to)
-        lengths = (*pad_to, max_sequence_length) if integers else (0,)
-        if min(lengths) < 1 or list(lengths) != sorted(set(lengths)):
+        sizes = (*pad_to, max_sequence_length) if integers else (0,)
+        if min(sizes) < 1 or list(sizes) != sorted(set(sizes)):
             raise ValueError(
                 "`pad_to` must be a list of ascending integers, from 1 to below "
                 f"`max_sequence_length`. Received: pad_to={pad_to!r}, "
                 f"max_sequence_length={max_sequence_length}"
             )
-        self.max_sequence_length, self.pad_to = max_sequence_length, lengths
+        self.max_sequence_length, self.pad_to = max_sequence_length, sizes
 
     def of_one_shape(self) -> Self:
         """Return a source that pads all batches to `max_sequence_length`."""
@@ -62,6 +62,8 @@ class SequenceSource(Source):
 
 class TextSource(SequenceSource):
     """Encode labeled texts batch by batch, for `Pipeline`.
+
+    `read` returns the arrays from `encode`, and the labels.
 
     Args:
         texts: List of str, or of tuples of str for pairs.
@@ -110,6 +112,8 @@ class TextSource(SequenceSource):
 
 class TokenSource(SequenceSource):
     """Pad labeled sequences of token ids batch by batch, for `Pipeline`.
+
+    `read` returns "tokens" and "mask" as from `pad_tokens`, and int32 labels.
 
     Args:
         tokens: Integer array `(tokens,)`, all sequences concatenated.
