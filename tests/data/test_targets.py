@@ -57,7 +57,7 @@ READERS = {
     ("predicts", "column", "values", "labels", "message"),
     [
         ("values", "label", ("1.5", "two"), None, "number in the column 'label'.*'two'.*line 3"),
-        ("values", "label", ("1.5", "nan"), None, "number in the column 'label'.*nan is not finite"),
+        ("values", "label", ("1.5", "nan"), None, "in the column 'label'.*nan is not finite"),
         ("values", "age", ("1.5", "inf"), ["age"], "number in the column 'age'.*'inf'.*line 3"),
         ("values", "age", ("1.5", ""), ["age"], "number in the column 'age'.*line 3"),
         ("labels", "cat", ("1", "2"), ["cat"], "0 or 1 in the column 'cat'.*'2'.*line 3"),
