@@ -245,7 +245,7 @@ def _listed(row, folder, read):
 
 def _check_apart(lists, parts):
     """Check that no image is in two parts or has two labels."""
-    seen: dict[str, Any] = {}
+    seen = {}
     for (file, split), part in zip(lists, parts, strict=True):
         where = f"{file}" if split is None else f"{file} ({split})"
         for path, label in part:

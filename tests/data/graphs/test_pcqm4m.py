@@ -54,7 +54,7 @@ def test_training_and_validation_parts(tmp_path):
         ({"train": SPLIT["train"]}, "KeyError: 'valid'"),
         ({**SPLIT, "valid": np.array([12])}, "IndexError"),
         ({**SPLIT, "valid": np.array([3, -1])}, "a negative index"),
-        ({**SPLIT, "train": np.array([], int)}, "no index"),
+        ({**SPLIT, "train": []}, "no index"),
         ({**SPLIT, "valid": np.array([3.0, 11.0])}, "UnpicklingError"),
         ({**SPLIT, "valid": np.arange(12) == 3}, "UnpicklingError"),
     ],
