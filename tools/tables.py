@@ -337,12 +337,14 @@ def gpu_ops():
         yield (row["case"].removesuffix(", huge"), row["shape"], *(row[c] or "–" for c in columns))
 
 
-def shifts():
-    """Yield a row per shift schedule: accuracy of a small CSPViT on the test images of CIFAR-10."""
-    yield ("`shift`", "top-1, %", "top-5, %")
-    for row in read("xeon", "sweep_shift"):
-        scores = (100 * float(row[f"cifar10/test/{score}"]) for score in ("top1", "top5"))
-        yield (f"`{row['model.mixer.shift']}`", *(f"{score:.1f}" for score in scores))
+def ablations():
+    """Yield a row per setting of `CSP`: accuracy of a small CSPViT on CIFAR-10's test images."""
+    yield ("argument of `CSP`", "value", "top-1, %", "top-5, %")
+    for argument in ("group_size", "shift"):
+        for row in read("xeon", f"sweep_{argument}"):
+            scores = (100 * float(row[f"cifar10/test/{score}"]) for score in ("top1", "top5"))
+            value = row[f"model.mixer.{argument}"]
+            yield (f"`{argument}`", f"`{value}`", *(f"{score:.1f}" for score in scores))
 
 
 def lra():
@@ -508,7 +510,7 @@ def fill(table, match):
 def filled(pages):
     """Return the texts of the pages with updated tables."""
     measured = (ops, masked, plain, paths, layers, growth, models, peers, lengths, memory)
-    measured += (shifts, bundles, gpu_layers, gpu_ops, published, efficiency, published_lra)
+    measured += (ablations, bundles, gpu_layers, gpu_ops, published, efficiency, published_lra)
     tables = (summary, pretrained, presets, explorer, *measured, lra, exports, exported)
     named = {table.__name__: table for table in tables}
     named |= {f"family_{name}": partial(family, classes) for name, classes in FAMILIES.items()}
