@@ -267,13 +267,16 @@ def by_layer_and_case(backend, column):
 
 
 def models():
-    """Yield a row per case and model: multiply-adds, milliseconds and the step speedup."""
+    """Yield a row per case and model: multiply-adds, milliseconds, step speedup, first step."""
     measured = [read("xeon", f"models_{backend}") for backend in BACKENDS]
-    columns = (f"{name}: prediction / step, ms (speed)" for name in BACKENDS)
+    columns = (f"{name}: prediction / step, ms (speed), first step, s" for name in BACKENDS)
     yield ("case", "model", "parameters", "by multiply-adds", *columns)
     for rows in zip(*measured, strict=True):
         facts = [rows[0][name] for name in ("case", "model", "parameters")]
-        times = (f"{row['forward_ms']} / {row['step_ms']} ({row['vs_attention']}×)" for row in rows)
+        times = (
+            "{forward_ms} / {step_ms} ({vs_attention}×), {first_step_s}".format(**row)
+            for row in rows
+        )
         yield (*facts, f"{rows[0]['vs_attention_macs']}×", *times)
 
 
