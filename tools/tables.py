@@ -37,10 +37,10 @@ PAGES += tuple(
 FAMILIES = {
     "vit": ("cspvit", "slicevit", "vit"),
     "butterfly_vit": ("butterflyvit",),
-    "mlp_mixer": ("butterflymixer",),
+    "mlp_mixer": ("butterflymixer", "mlpmixer"),
     "patch_only_mlp_mixer": ("patchonlymlpmixer",),
     "lra_transformer": ("lratransformer",),
-    "mega": ("cspmega",),
+    "mega": ("cspmega", "mega"),
     "simpletron": ("simpletron",),
     "graphormer": ("graphormer", "slicegraphormer"),
 }
@@ -48,6 +48,7 @@ PAGES += tuple(ROOT / "docs" / "models" / f"{name}.md" for name in FAMILIES)
 BASELINES = {
     "cspvit/cifar10_small": "vit/cifar10_small",
     "slicevit/cifar10_small": "vit/cifar10_small",
+    "cspmega/listops_small": "mega/listops_small",
     "lratransformer/imdb": "lratransformer/imdb_attention",
     "simpletron/sst2": "simpletron/sst2_softmax",
     "slicegraphormer/qm9_gap": "graphormer/qm9_gap",
@@ -90,7 +91,7 @@ PRETRAINED = {
     "cspvit/tiny_imagenet": ("Tiny ImageNet, top-1", None, None),
     "lratransformer/imdb": ("IMDB, accuracy", "lratransformer/imdb_attention", None),
     "simpletron/sst2": ("SST-2, accuracy", "simpletron/sst2_softmax", None),
-    "cspmega/listops_small": ("small ListOps, accuracy", None, None),
+    "cspmega/listops_small": ("small ListOps, accuracy", "mega/listops_small", None),
     "slicegraphormer/qm9_gap": (
         "QM9 gap, MAE", "graphormer/qm9_gap", ("molecules", "SliceGraphormer"),
     ),
