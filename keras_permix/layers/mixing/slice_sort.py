@@ -41,9 +41,6 @@ class SliceSort(TokenMixer):
         head_dim: Channels per head, used by "interleave_haar". `None`: all channels.
         use_value_projection, use_output_bias: See `CSP` (keyword only).
 
-    Raises:
-        ValueError: for an argument out of range.
-
     Example:
 
     >>> import numpy as np
