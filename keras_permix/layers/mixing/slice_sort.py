@@ -3,7 +3,6 @@
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
@@ -71,11 +70,8 @@ class SliceSort(TokenMixer):
         check_layer_index(layer_index, num_layers)
         self._store(locals(), order=(*ORDERS, "max_exchange"))
 
-    def descending(self, channels: int) -> bool | np.ndarray:
-        """Return whether to sort descending, as a bool or a bool array `(channels,)`."""
-        return descending_channels(self, channels, self.head_dim)
-
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         if self.order == "max_exchange":
             return ops.max_exchange(values, mask=mask)
-        return ops.slice_sort(values, self.descending(values.shape[-1]), mask=mask)
+        descending = descending_channels(self, values.shape[-1], self.head_dim)
+        return ops.slice_sort(values, descending, mask=mask)

@@ -202,7 +202,7 @@ def around(block=None, *arguments, **named):
         (lambda: around(None, 4, axis=-3), "`axis` must be an axis of the input.*axis=-3"),
         (lambda: RandomOrder(-1), "`seed` must be.*-1"),
         (lambda: RandomOrder().order(None), "known number of tokens. Received: tokens=None"),
-        (lambda: RandomOrder()(X[0]), r"RandomOrder expects tokens.*\(16, 8\)"),
+        (lambda: RandomOrder()(X[0]), r"expected ndim=3, found ndim=2.*\(16, 8\)"),
     ],
 )
 def test_invalid_argument_raises(call, message):
