@@ -1,6 +1,7 @@
 """Test that docstrings of public names have all sections that apply to them."""
 
 import ast
+import re
 
 import pytest
 
@@ -93,9 +94,10 @@ def methods(node):
 
 
 def documented(name):
-    """Return the names of methods with a docstring in a class or in its base classes."""
+    """Return the names of methods with a docstring, or named in that of a class or its bases."""
     found = set()
     for node in CLASSES.get(name, ()):
+        found |= set(re.findall(r"`(\w+)\(", ast.get_docstring(node) or ""))
         found |= {method.name for method in methods(node) if ast.get_docstring(method)}
         found = found.union(*(documented(base.id) for base in node.bases if hasattr(base, "id")))
     return found

@@ -124,7 +124,6 @@ def test_save_and_load(models, folder, lora, tmp_path):
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("ButterflyMixer", {}),
         ("MLPMixer", {}),
         ("PatchOnlyMLPMixer", {}),
         ("SimpleTRON", dict(mixer="fourier")),

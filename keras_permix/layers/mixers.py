@@ -18,7 +18,7 @@ from keras_permix.layers.mixing.causal_csp import CausalCSP
 from keras_permix.layers.mixing.csp import CSP, SinkhornCSP
 from keras_permix.layers.mixing.slice_sort import SliceSort
 from keras_permix.layers.parts.wrappers import parameters_of, serialize_unbuilt
-from keras_permix.utils.checks import check_flags, check_named, check_names, plain
+from keras_permix.utils.checks import check_named, plain
 
 
 class Mixer(NamedTuple):
@@ -58,11 +58,7 @@ def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
         return _spec_of_layer(spec)
     if isinstance(spec, dict) and spec.get("name") == CUSTOM:
         return plain(spec)
-    spec = check_named("mixer", spec, MIXERS)
-    layer = MIXERS[spec["name"]].layer
-    check_names(layer.__name__, spec, arguments_of(spec["name"]))
-    check_flags(spec, parameters_of(layer))
-    return spec
+    return check_named("mixer", spec, MIXERS)
 
 
 def _spec_of_layer(layer):

@@ -15,7 +15,8 @@ class Streaming:
     with constant shapes and dtypes, as `jax.jit`, `jax.lax.scan`, `tf.function` and `torch.compile`
     require. No gradient flows from one chunk to the previous one.
 
-    A subclass implements `make_state(batch_size)` and `read(tokens, state, mask)`.
+    A subclass implements `make_state(batch_size)`, which returns the initial state of a built
+    layer, and `read(tokens, state, mask)`, which returns the outputs and the next state.
     """
 
     def initial_state(self: Any, batch_size: int) -> Any:
@@ -71,11 +72,3 @@ class Streaming:
         return outputs, keras.tree.map_structure(
             lambda x: ops.stop_gradient(x) if ops.is_tensor(x) else x, state
         )
-
-    def make_state(self, batch_size: int) -> Any:
-        """Return the initial state of a built layer."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement `make_state`.")
-
-    def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
-        """Return the outputs for `tokens`, and the state after them."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement `read`.")

@@ -156,8 +156,7 @@ def _grid(channel, tokens, schedule):
     side = math.isqrt(tokens)
     if side * side != tokens:
         raise ValueError(
-            "The schedule 'grid' requires a square number of tokens, without a class token. For "
-            "other grids, pass a pair (rows, columns) per channel to a layer on maps. "
+            "The schedule 'grid' requires a square number of tokens, without a class token. "
             f"Received: {tokens} tokens"
         )
     coprime = (number for number in range(1, side + 1) if math.gcd(number, side) == 1)

@@ -192,9 +192,6 @@ class PatchOnlyMLPMixer(ImageClassifier):
         ValueError: for an unknown argument, a value out of range, or patch sizes that do not divide
             `image_size`.
 
-    Warns:
-        UserWarning: for patch sizes that are not co-prime, which mix incompletely.
-
     Example:
 
     >>> import numpy as np

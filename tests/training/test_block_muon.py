@@ -64,16 +64,6 @@ def test_excluded_layers_use_adamw():
     assert [path.split("/")[-2] for path in by_muon] == ["blocks", layers[2].name]
 
 
-def test_lora_factors_use_muon():
-    layer = BlockDense(2, 3)
-    layer.build((None, 8))
-    layer.enable_lora(2)
-    optimizer = BlockMuon()
-    optimizer.build(layer.trainable_variables)
-    by_muon = [v.name for v in layer.trainable_variables if not optimizer._should_use_adamw(v)]
-    assert by_muon == ["lora_kernel_a", "lora_kernel_b"]
-
-
 def test_optimizer_is_saved_with_model(tmp_path):
     model = keras.Sequential([keras.Input((8,)), BlockDense(2, 3)])
     model.compile(BlockMuon(momentum=0.8), loss="mse")

@@ -209,8 +209,3 @@ def test_load_preset_with_new_image_size_and_head():
 def test_invalid_argument_raises(class_name, arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         tiny(class_name, **arguments)
-
-
-def test_patch_sizes_with_common_factor_warn():
-    with pytest.warns(UserWarning, match="(?s)co-prime.*6 pixels"):
-        tiny("PatchOnlyMLPMixer", patch_sizes=(3, 6))

@@ -209,7 +209,7 @@ def test_plain_image_has_same_logits_at_any_size():
         (dict(mean=(0.5, 0.5, np.nan)), "`mean` must contain one finite value.*nan"),
         (dict(layer_norm_epsilon=-1), "`layer_norm_epsilon` must be a positive number.*-1"),
         (dict(steps_image_size=9), "`patch_size` must divide `steps_image_size`.*=9"),
-        (dict(mixer=dict(name="csp", group_sise=3)), "CSP accepts.*Did you mean `group_size`"),
+        (dict(mixer=dict(name="csp", group_sise=3)), "passed to CSP: .*group_sise"),
         (dict(keep_unused_params="no"), "`keep_unused_params` must be True or False.*'no'"),
         (dict(mixer=dict(name="csp", ragged="no")), "`ragged` must be True or False.*'no'"),
         (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),

@@ -67,10 +67,13 @@ class LinformerAttention(SelfAttention):
         normal = keras.initializers.RandomNormal(stddev=self.mixtures**-0.5)
         self.key_mixer = self.add_weight(shape, normal, name="key_mixer")
         self.value_mixer = self.add_weight(shape, normal.clone(), name="value_mixer")
-        self._check_length(tokens)
 
     def attend(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-        self._check_length(query.shape[1])
+        if query.shape[1] is not None and query.shape[1] > self.key_mixer.shape[0]:
+            raise ValueError(
+                "The number of tokens must not exceed `max_sequence_length`. Received: "
+                f"{query.shape[1]} tokens, max_sequence_length={self.key_mixer.shape[0]}"
+            )
         if mask is not None:
             real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
             key, value = (ops.where(real, x, ops.zeros_like(x)) for x in (key, value))
@@ -82,10 +85,3 @@ class LinformerAttention(SelfAttention):
         if can_fuse(query):
             return ops.dot_product_attention(query, key, value)
         return ops.einsum("bhqk,bkhd->bqhd", softmax_weights(query, key), value)
-
-    def _check_length(self, tokens):
-        if tokens is not None and tokens > self.key_mixer.shape[0]:
-            raise ValueError(
-                "The number of tokens must not exceed `max_sequence_length`. "
-                f"Received: {tokens} tokens, max_sequence_length={self.key_mixer.shape[0]}"
-            )

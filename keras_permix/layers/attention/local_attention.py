@@ -50,10 +50,6 @@ class LocalAttention(SoftmaxAttention):
         super().__init__(num_heads, **kwargs)
         self._store(locals())
 
-    def build(self, input_shape: tuple) -> None:
-        super().build(input_shape)
-        self.tokens_per_block(self._tokens_shape(input_shape)[1])
-
     def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:  # type: ignore[override]
         tokens, mask = flatten_map(inputs, mask)
         blocks, visible = self._cut(tokens, mask)

@@ -13,7 +13,8 @@ from keras_permix.layers.parts.wrappers import flatten_map, make_dropout, unflat
 class SelfAttention(MixingLayer):
     """Project tokens to queries, keys and values per head, and heads back to tokens.
 
-    A subclass implements `attend`, or calls `split_heads` and `merge_heads` in its `call`. All
+    A subclass implements `attend(query, key, value, mask)`, which returns the shape of `value`, or
+    calls `split_heads` and `merge_heads` in its `call`. All
     subclasses but `LinformerAttention` have the same weights: one kernel
     `(channels, 3 * num_heads * head_dim)`, which holds q, k and v side by side with contiguous
     heads, its bias, and the output projection. `SoftmaxAttention` documents the arguments.
@@ -58,10 +59,6 @@ class SelfAttention(MixingLayer):
         tokens, mask = flatten_map(inputs, mask)
         attended = self.attend(*self.split_heads(tokens, mask), mask)
         return unflatten_map(self.merge_heads(attended), inputs)
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
-        """Attend per head, from and to `(batch, tokens, heads, head_dim)`."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement `attend`.")
 
     def split_heads(self, inputs: Tensor, mask: Mask = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each `(batch, tokens, heads, head_dim)`."""

@@ -117,8 +117,8 @@ class SoftmaxAttention(SelfAttention):
 
     def _check_attention_mask(self, mask, shape):
         batch, tokens, _ = self._tokens_shape(shape)
-        kinds = ((), (batch,), (batch, self.num_heads))
-        if not any(fits(shape_of(mask), (*kind, tokens, tokens), ones=4) for kind in kinds):
+        maps = (tokens, tokens), (batch, tokens, tokens), (batch, self.num_heads, tokens, tokens)
+        if not any(fits(shape_of(mask), expected, broadcasts=True) for expected in maps):
             raise ValueError(
                 "`attention_mask` must have the shape (batch, heads, tokens, tokens), (batch, "
                 "tokens, tokens) or (tokens, tokens), or 1 for an axis to broadcast. "

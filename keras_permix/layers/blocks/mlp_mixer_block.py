@@ -73,7 +73,7 @@ class MLPMixerBlock(Composite):
                 "MLPMixerBlock requires a known number of tokens. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
-        self.tokens = tokens
+        self.input_spec = keras.InputSpec(ndim=3, axes={1: tokens})
         self.token_norm = self._norm("token_norm", input_shape)
         self.channel_norm = self._norm("channel_norm", input_shape)
         self.token_mlp = self._make_mlp("token", (batch, width, tokens), self.tokens_mlp_dim)
@@ -95,11 +95,6 @@ class MLPMixerBlock(Composite):
         return [layer]
 
     def call(self, inputs: Any) -> Any:
-        if inputs.shape[1] not in (self.tokens, None):
-            raise ValueError(
-                f"`inputs` must have the {self.tokens} tokens that MLPMixerBlock was built for. "
-                f"Received: inputs.shape={tuple(inputs.shape)}"
-            )
         mixed = ops.swapaxes(self.token_norm(inputs), 1, 2)
         for layer in self.token_mlp:
             mixed = layer(mixed)

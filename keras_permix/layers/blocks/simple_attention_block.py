@@ -73,12 +73,6 @@ class SimpleAttentionBlock(MixerBlock):
         **kwargs: Any,
     ) -> None:
         use_output_projection, skips = VARIANTS[check_choice("variant", variant, VARIANTS)]
-        check_choice("extra_skip", extra_skip, ("block", "attention"))
-        if fixed := sorted({"mixer", "mixer_dropout", "norm_first"} & kwargs.keys()):
-            raise ValueError(
-                "SimpleAttentionBlock sets `mixer`, `mixer_dropout` and `norm_first`. To choose "
-                f"them, use `MixerBlock`. Received: {fixed}"
-            )
         super().__init__(
             mixer=SimpleAttention(
                 num_heads=num_heads,

@@ -1,6 +1,5 @@
 """Apply any layer to the blocks of a butterfly stage."""
 
-from inspect import signature
 from typing import Any
 
 import keras
@@ -8,11 +7,9 @@ from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.attention.local_attention import LocalAttention
-from keras_permix.layers.mixing.token_mixer import MixingLayer, fits, shape_of
+from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.masks import mask_arguments
 from keras_permix.layers.parts.wrappers import (
-    broadcast_mask,
-    check_blocks,
     check_inner,
     flatten_map,
     input_arguments,
@@ -34,13 +31,8 @@ class ButterflyBlock(MixingLayer):
     Input and output: those of the layer, such as `(batch, tokens, channels)`. The layer receives
     `(batch * blocks, block_size, channels)`, or `(batch * blocks, tokens, block_size)` with
     `axis=-1`. For maps `(batch, rows, columns, channels)`, axis 1 cuts rows and axis 2 columns.
-    While TensorFlow traces, the size of the axis may be unknown. Masks are passed to layers that
-    take them:
-
-    * `mask` `(batch, tokens)`, True at real tokens, is ordered and cut like the tokens.
-    * `attention_mask` `(batch, blocks, heads or 1, block_size, block_size)`, in the order of the
-      blocks, is True where a query may attend to a key. Pass `mask` too: Keras does not
-      propagate it to calls with two tensors.
+    While TensorFlow traces, the size of the axis may be unknown. A mask `(batch, tokens)`, True at
+    real tokens, is ordered and cut like the tokens, and passed to layers that take it.
 
     Args:
         block: Any layer that keeps the number of axes and the size of the cut axis. Keras'
@@ -51,8 +43,7 @@ class ButterflyBlock(MixingLayer):
         axis: Axis to cut: 1 for tokens, -1 for channels, or any axis except that of the batch.
 
     Raises:
-        ValueError: for a block size that does not fit the axis, a layer that changes its size, or a
-            mask that the layer does not take.
+        ValueError: for an axis that the input does not have, or a block size that does not fit it.
         TypeError: if `block` is not a layer.
 
     Example:
@@ -74,24 +65,16 @@ class ButterflyBlock(MixingLayer):
         super().__init__(**kwargs)
         self.block = check_inner("block", block)
         self.block_size = check_integer("block_size", block_size, least=2)
-        if not isinstance(axis, int) or axis == 0:
-            raise ValueError(f"`axis` must be an integer other than 0. Received: axis={axis!r}")
         self.stage = check_integer("stage", stage, least=0)
         self.axis = axis
 
     def build(self, input_shape: Shape) -> None:
-        shape, axis = self._block_shape(input_shape)
+        shape, _ = self._block_shape(input_shape)
         if not self.block.built:
             self.block.build(*input_arguments(self.block, shape))
-        output_shape = self._block_output_shape(shape)
-        if len(output_shape) != len(shape) or output_shape[axis] not in (self.block_size, None):
-            raise ValueError(
-                "`block` must keep the number of axes and the size of the divided axis. "
-                f"Received: block={self.block.name}, which returns {output_shape} for {shape}"
-            )
 
-    def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
-        masks = self._masks(inputs, mask, attention_mask)
+    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
+        masks = mask_arguments(self.block, self._cut_mask(mask, inputs))
         outputs = self.block(*input_arguments(self.block, self.cut(inputs)), **masks)
         return self._join(ops.cast(outputs, self.compute_dtype), inputs)
 
@@ -119,54 +102,32 @@ class ButterflyBlock(MixingLayer):
         if len(shape) == 3:
             super()._check_mask(mask, shape)
 
-    def _check_attention_mask(self, mask, shape):
-        axis = self.axis % len(shape)
-        blocks = None if shape[axis] is None else shape[axis] // self.block_size
-        size = (None, self.block_size, self.block_size)
-        supported = "attention_mask" in signature(self.block.call).parameters
-        first, last = shape_of(mask)[:2], shape_of(mask)[2:]
-        if not (supported and fits(first, (shape[0], blocks)) and fits(last, size, ones=3)):
-            raise ValueError(
-                "`attention_mask` must have the shape (batch, blocks, heads, block_size, "
-                "block_size), and `block` must support it. Received: attention_mask.shape="
-                f"{shape_of(mask)}, inputs.shape={tuple(shape)}, block={self.block.name}"
-            )
-
-    def _masks(self, inputs, mask, attention_mask):
-        """Return the masks of the blocks, by the names of the arguments of `block`."""
-        axis = self.axis % len(inputs.shape)
-        if mask is not None:
-            mask = broadcast_mask(mask, inputs)
-            blocks = ops.shape(inputs)[axis] // self.block_size
-            cut = axis < len(mask.shape)
-            mask = self.cut(mask, axis) if cut else ops.repeat(mask, blocks, axis=0)
-        if attention_mask is not None:
-            attention_mask = broadcast_mask(attention_mask, inputs)
-            shape = ops.shape(attention_mask)
-            attention_mask = ops.reshape(attention_mask, (-1, *shape[2:]))
-        return mask_arguments(self.block, mask, attention_mask)
+    def _cut_mask(self, mask, inputs):
+        """Return the mask of the blocks."""
+        if mask is None:
+            return None
+        mask, axis = ops.convert_to_tensor(mask), self.axis % len(inputs.shape)
+        if axis < len(mask.shape):
+            return self.cut(mask, axis)
+        return ops.repeat(mask, ops.shape(inputs)[axis] // self.block_size, axis=0)
 
     def _block_shape(self, input_shape):
         """Return the shape that the layer receives, and the axis that is cut."""
         rank = len(input_shape)
-        if not -rank <= self.axis < rank or self.axis == -rank:
+        if self.axis not in range(-rank, rank) or self.axis % rank == 0:
             raise ValueError(
                 "`axis` must be an axis of the input other than the batch axis. "
                 f"Received: axis={self.axis}, input_shape={tuple(input_shape)}"
             )
         axis = self.axis % rank
-        check_blocks(self.block_size, input_shape, axis)
         if input_shape[axis] is not None:
             butterfly_stages(input_shape[axis], self.block_size)
         return (None, *_replace(input_shape, axis, self.block_size)[1:]), axis
 
-    def _block_output_shape(self, shape):
-        spec = keras.KerasTensor(shape, self.compute_dtype)
-        return tuple(self.block.compute_output_spec(*input_arguments(self.block, spec)).shape)
-
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         shape, axis = self._block_shape(input_shape)
-        output_shape = self._block_output_shape(shape)
+        spec = input_arguments(self.block, keras.KerasTensor(shape, self.compute_dtype))
+        output_shape = self.block.compute_output_spec(*spec).shape
         return (input_shape[0], *_replace(output_shape, axis, input_shape[axis])[1:])
 
 
@@ -226,11 +187,9 @@ class ButterflyAttention(LocalAttention):
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
-        shape = self._tokens_shape(input_shape)
-        size = self.tokens_per_block(shape[1])
-        check_blocks(size, shape, 1)
-        if shape[1] is not None:
-            butterfly_stages(shape[1], size)
+        tokens = self._tokens_shape(input_shape)[1]
+        if tokens is not None:
+            butterfly_stages(tokens, self.tokens_per_block(tokens))
 
     def call(self, inputs: Any, mask: Any = None, training: bool | None = None) -> Any:  # type: ignore[override]
         tokens, mask = map(self._order, flatten_map(inputs, mask))

@@ -7,7 +7,7 @@ import keras
 
 from keras_permix._typing import Shape, Tensor
 from keras_permix.layers.butterfly.block_dense import BlockDense, as_columns, as_rows
-from keras_permix.layers.parts.wrappers import Composite, check_blocks
+from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
 from keras_permix.ops.butterfly import exchange
 from keras_permix.utils.checks import check_integer
@@ -25,8 +25,7 @@ class Butterfly(Composite):
         self.block_size = check_integer("block_size", block_size, least=2)
 
     def build(self, input_shape: Shape) -> None:
-        check_blocks(self.block_size, input_shape)
-        size: Any = input_shape[-1]  # not None, as `check_blocks` ensures
+        size: Any = input_shape[-1]
         self.stages = butterfly_stages(size, self.block_size)
         self.blocks = size // self.block_size
 
@@ -38,10 +37,6 @@ class Butterfly(Composite):
             layers.append(BlockDense(self.blocks, units, **arguments))
             layers[-1].build((self.blocks * channels, None))
         return layers
-
-    def mix(self, columns: Tensor, stage: int) -> Tensor:
-        """Mix within every block of `stage`, a run of `block_size` rows."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
 
     def call(self, inputs: Tensor) -> Tensor:
         columns, shape = as_columns(inputs)

@@ -1,8 +1,5 @@
 """Mix images patch by patch (Patch-Only MLP-Mixer)."""
 
-import itertools
-import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,9 +30,6 @@ class PatchOnlyMixer(Composite):
     Raises:
         ValueError: for an argument out of range, or sizes that do not divide height and width.
 
-    Warns:
-        UserWarning: for several sizes that are not co-prime, because mixing stays incomplete.
-
     Example:
 
     >>> import numpy as np
@@ -57,32 +51,16 @@ class PatchOnlyMixer(Composite):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = False
-        sizes = patch_size if isinstance(patch_size, (list, tuple)) and patch_size else [patch_size]
+        self.input_spec = keras.InputSpec(ndim=4)
+        several = isinstance(patch_size, list | tuple)
+        sizes: Any = patch_size if several and patch_size else [patch_size]
         self.patch_sizes = [check_integer("patch_size", size) for size in sizes]
-        if any(math.gcd(*pair) > 1 for pair in itertools.combinations(self.patch_sizes, 2)):
-            warnings.warn(  # because no pixels mix across shared borders
-                "The sizes in `patch_size` should be pairwise co-prime: these mix pixels only "
-                f"within squares of {math.lcm(*self.patch_sizes)} pixels. "
-                f"Received: patch_size={self.patch_sizes}",
-                stacklevel=2,
-            )
-        several = isinstance(patch_size, (list, tuple))
         patch_size = list(self.patch_sizes) if several else self.patch_sizes[0]
         self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
-        if len(input_shape) != 4 or input_shape[-1] is None:
-            raise ValueError(
-                "PatchOnlyMixer expects images of shape (batch, height, width, channels) with "
-                f"known channels. Received: input_shape={tuple(input_shape)}"
-            )
         self.norms, self.mlps_in, self.mlps_out = [], [], []
         for index, size in enumerate(self.patch_sizes):
-            if any(side is not None and side % size for side in input_shape[1:3]):
-                raise ValueError(
-                    "`patch_size` must divide the height and the width of the images. "
-                    f"Received: patch_size={size}, input_shape={tuple(input_shape)}"
-                )
             features = size**2 * input_shape[-1]
             hidden, shape = features * self.expansion, (None, None, features)
             self.norms.append(self._norm(f"norm_{index}", shape))

@@ -178,8 +178,8 @@ def check_images(images, channels, squeezed=False):
         return
     if len(shape) != 4 or shape[-1] not in (channels, None):
         raise ValueError(
-            f"`images` must have the shape (batch, height, width, {channels}), channels last."
-            f"{_way_to_images(shape, channels)} Received: images.shape={shape}"
+            f"`images` must have the shape (batch, height, width, {channels}), channels last. "
+            f"Received: images.shape={shape}"
         )
     if 0 in shape[1:3]:
         raise ValueError(f"`images` must not be empty. Received: images.shape={shape}")
@@ -194,25 +194,6 @@ def with_channel(images: Any, channels: int) -> Any:
 def _lacks_channel(shape, channels):
     """Return whether `shape` is that of gray images without a channel axis."""
     return channels == 1 and len(shape) == 3 and shape[-1] != 1
-
-
-WAYS = {  # by the channels of images, and those that a model expects
-    (1, 3): " `numpy.repeat(images, 3, -1)` converts gray images to three channels.",
-    (4, 3): " `keras_permix.data.read_image` removes the alpha channel of files.",
-    (3, 1): " `images.mean(-1, keepdims=True)` converts images to gray.",
-}
-
-
-def _way_to_images(shape, channels):
-    """Return a hint on how to convert an array of `shape` to images, or an empty string."""
-    if len(shape) == 3 and shape[-1] == channels:
-        return " For one image, pass `images[None]`; for several, `numpy.stack(images)`."
-    if len(shape) == 3:
-        way = "images[..., None]" if channels == 1 else "numpy.repeat(images[..., None], 3, -1)"
-        return f" For gray images, pass `{way}`."
-    if len(shape) == 4 and shape[1] == channels:
-        return " `numpy.moveaxis(images, 1, -1)` puts channels last."
-    return WAYS.get((shape[-1], channels), "") if len(shape) == 4 else ""
 
 
 @keras.saving.register_keras_serializable("keras_permix")

@@ -9,7 +9,6 @@ from keras import ops
 from keras_permix.layers.embedding.positions import prepend
 from keras_permix.layers.parts.masks import with_first
 from keras_permix.layers.parts.wrappers import Composite, Embedding, policy_at
-from keras_permix.utils.checks import check_choice, check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -71,12 +70,7 @@ class TokenEmbedding(Composite):
     ) -> None:
         super().__init__(**kwargs)
         self.autocast = False  # would round ids that are floats
-        self.vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
-        self.hidden_dim = check_integer("hidden_dim", hidden_dim)
-        self.max_sequence_length = check_integer("max_sequence_length", max_sequence_length)
-        self.positions = check_choice("positions", positions, (None, "sinusoid", "learned"))
-        self.use_class_token = use_class_token
-        self.stddev = stddev
+        self._store(locals(), positions=(None, "sinusoid", "learned"))
 
     def build(self, input_shape: tuple) -> None:
         normal = keras.initializers.RandomNormal

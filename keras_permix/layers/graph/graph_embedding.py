@@ -11,7 +11,6 @@ from keras_permix.layers.parts.masks import with_first
 from keras_permix.layers.parts.wrappers import Composite
 
 ROWS = 512  # rows of each table of degrees, distances, or one feature of nodes or edges
-AXES = {"x": 3, "in_degree": 2, "out_degree": 2}
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -29,9 +28,6 @@ class GraphEmbedding(Composite):
 
     Args:
         hidden_dim: Channels per token.
-
-    Raises:
-        ValueError: for an argument out of range, or arrays missing from the dict.
 
     Example:
 
@@ -51,9 +47,8 @@ class GraphEmbedding(Composite):
         super().__init__(**kwargs)
         self._store(locals())
 
-    def build(self, input_shape: dict[str, Shape]) -> None:
-        features = _check_arrays(input_shape, AXES, "x")
-        rows = {"feature_table": ROWS * features + 1, "virtual_node": 1}
+    def build(self, input_shape: dict[str, Any]) -> None:
+        rows = {"feature_table": ROWS * input_shape["x"][-1] + 1, "virtual_node": 1}
         rows |= {"in_degree_table": ROWS, "out_degree_table": ROWS}
         initializer = keras.initializers.RandomNormal(stddev=0.02)
         for name, count in rows.items():
@@ -106,7 +101,7 @@ class GraphormerBias(Composite):
             used. Defaults to `max_hops`. The released code creates 128.
 
     Raises:
-        ValueError: for an argument out of range, or arrays missing from the dict.
+        ValueError: for an argument out of range.
 
     Example:
 
@@ -139,10 +134,8 @@ class GraphormerBias(Composite):
                 f"Received: hop_tables={hop_tables}, max_hops={max_hops}"
             )
 
-    def build(self, input_shape: dict[str, Shape]) -> None:
-        edges = EDGES[self.edges]
-        axes = {"attn_bias": 3, "spatial_pos": 3, edges: 5 if edges == "edge_input" else 4}
-        edge_features, heads = _check_arrays(input_shape, axes, edges), self.num_heads
+    def build(self, input_shape: dict[str, Any]) -> None:
+        edge_features, heads = input_shape[EDGES[self.edges]][-1], self.num_heads
         self.distance_table = self._table("distance_table", (ROWS, heads))
         self.virtual_distance = self._table("virtual_distance", (1, heads))
         self.edge_table = self._table("edge_table", (ROWS * edge_features + 1, heads))
@@ -194,15 +187,3 @@ class GraphormerBias(Composite):
 def look_up(table, numbers):
     """Return rows of a table; row 0 stands for padding and is always zero."""
     return ops.take(ops.pad(table[1:], ((1, 0), (0, 0))), numbers, axis=0)
-
-
-def _check_arrays(shapes, axes, name):
-    """Check the ranks of the arrays of graphs; return the last axis of array `name`."""
-    given = shapes if isinstance(shapes, dict) else {}
-    wrong = any(len(given.get(key, ())) != count for key, count in axes.items())
-    if wrong or given[name][-1] is None:
-        raise ValueError(
-            f"`graphs` must be a dict of the arrays {list(axes)} with {list(axes.values())} axes, "
-            f"with a known number of features. Received: {shapes}"
-        )
-    return given[name][-1]

@@ -8,9 +8,9 @@ from keras import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.slice_sort import ORDERS, descending_channels
 from keras_permix.layers.parts.masks import clean_padding, masked_softmax
-from keras_permix.layers.parts.wrappers import Composite, make_dropout, part_arguments
+from keras_permix.layers.parts.wrappers import Composite, make_dropout
 from keras_permix.ops import slice_sort
-from keras_permix.utils.checks import check_layer_index, check_named, check_names
+from keras_permix.utils.checks import check_layer_index, check_named
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -36,11 +36,6 @@ class GraphAttention(Composite):
             raise ValueError(
                 "`num_heads` must divide the width of the tokens. "
                 f"Received: num_heads={self.num_heads}, tokens.shape={tuple(tokens_shape)}"
-            )
-        if len(bias_shape) != 4 or bias_shape[1] not in (None, self.num_heads):
-            raise ValueError(
-                "`bias` must have the shape (batch, num_heads, tokens, tokens). "
-                f"Received: bias.shape={tuple(bias_shape)}, num_heads={self.num_heads}"
             )
         stddev = initial_stddev(self.num_layers)
         for name in self.projections:
@@ -156,8 +151,8 @@ class GraphormerBlock(Composite):
             of 0.02 / sqrt(num_layers).
 
     Raises:
-        ValueError: for an argument out of range, an unknown mixer, channels that `num_heads` does
-            not divide, or a bias with another number of heads.
+        ValueError: for an argument out of range, an unknown mixer, or channels that `num_heads`
+            does not divide.
 
     Example:
 
@@ -195,14 +190,12 @@ class GraphormerBlock(Composite):
 
     def _make_mixer(self):
         arguments = dict(self.mixer_spec)
-        name = arguments.pop("name")
+        mixer = MIXERS[arguments.pop("name")]
         ours = dict(
             num_heads=self.num_heads, dropout=self.attention_dropout, num_layers=self.num_layers
         )
-        if name == "slice_sort":
+        if mixer is GraphSliceSort:
             ours["layer_index"] = self.layer_index
-        mixer = MIXERS[name]
-        check_names(f"The `mixer` {name}", arguments, part_arguments(mixer) - ours.keys())
         return mixer(**ours, **arguments, dtype=self.dtype_policy, name="mixer")
 
     def build(self, tokens_shape: Shape, bias_shape: Shape) -> None:

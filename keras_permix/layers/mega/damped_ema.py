@@ -35,9 +35,6 @@ class DampedEMA(Streaming, MixingLayer):
             `None`: all tokens.
         dropout: Rate of the dropout of the outputs, in `[0, 1)`.
 
-    Raises:
-        ValueError: for an argument out of range.
-
     Example:
 
     >>> import numpy as np

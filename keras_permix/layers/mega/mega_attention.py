@@ -116,11 +116,10 @@ class MegaAttention(Composite):
         `max_sequence_length` tokens without chunks, and "position", the number of tokens read.
         """
         size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
-        if not self.causal or size is None:
+        if size is None:
             raise ValueError(
-                "`initial_state` requires causal=True, and `max_sequence_length` or `chunk_size`. "
-                f"Received: causal={self.causal}, "
-                f"max_sequence_length={self.max_sequence_length}, chunk_size=None"
+                "`initial_state` requires `max_sequence_length` or `chunk_size`. "
+                "Received: max_sequence_length=None, chunk_size=None"
             )
         widths = {"keys": self.gamma.shape[-1], "values": self.values_width}
         state = {

@@ -18,7 +18,7 @@ from keras_permix.layers.mega.mega_feed_forward import (
 )
 from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.wrappers import Composite, make_dropout, part_arguments
+from keras_permix.layers.parts.wrappers import Composite, make_dropout
 from keras_permix.layers.streaming import Streaming
 from keras_permix.utils.checks import check_choice, check_named, check_names
 
@@ -118,7 +118,6 @@ class MegaBlock(Streaming, Composite):
         self.attention = self._make_attention()
 
     def _make_ema(self):
-        check_names("`average`", self.average, part_arguments(DampedEMA))
         arguments = {"bidirectional": not self.causal, **self.average}
         if self.causal and arguments["bidirectional"]:
             raise ValueError(
@@ -129,8 +128,6 @@ class MegaBlock(Streaming, Composite):
 
     def _make_attention(self):
         """Return the attention, or None if no attention weights are wanted."""
-        known = part_arguments(MegaAttention) - {"function", "causal"}
-        check_names("`attention`", self.attention_arguments, known)
         chunk_size = self.attention_arguments.get("chunk_size")
         if not self.attends and (self.causal or chunk_size is not None):
             raise ValueError(
@@ -187,11 +184,8 @@ class MegaBlock(Streaming, Composite):
         return self._end(inputs, update, mixed * reset, candidate, mask)
 
     def make_state(self, batch_size: int) -> dict[str, Any]:
-        if not self.causal or self.ema.truncation is not None:
-            raise ValueError(
-                "`initial_state` requires causal=True and an average without `truncation`. "
-                f"Received: causal={self.causal}, mixer={self.mixer}, average={self.average}"
-            )
+        if not self.causal:
+            raise ValueError("`initial_state` requires causal=True. Received: causal=False")
         return {
             "average": self.ema.initial_state(batch_size),
             "attention": self.attention.initial_state(batch_size),

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_permix._typing import Mask, Shape, Tensor
+from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import Composite, flatten_map, make_dropout, unflatten_map
 from keras_permix.ops.dispatch.checks import is_empty
@@ -94,10 +94,8 @@ class RandomOrder(Composite):
 
     def __init__(self, seed: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.input_spec = keras.InputSpec(ndim=3)
         self._store(locals())
-
-    def build(self, input_shape: Shape) -> None:
-        self._tokens_shape(input_shape, maps=False)
 
     def order(self, tokens: int | None) -> np.ndarray:
         """Return the source of each token, an integer array `(tokens,)`."""

@@ -11,6 +11,7 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.reference.packing import pack, unpack
+from keras_permix.ops.shift_steps import check_steps
 from keras_permix.utils.checks import check_integer
 
 
@@ -80,19 +81,14 @@ class CausalCSP(Streaming, TokenMixer):
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
-        width: Any = input_shape[-1]
-        self._steps = self.steps(self.inner_dim or width)
+        channels: Any = self.inner_dim or input_shape[-1]
+        self._steps: Any = check_steps(self.steps(channels), channels, "delays")
 
     def steps(self, channels: int) -> tuple[int, ...]:
         """Return the delay of each of `channels` inner channels."""
         if isinstance(self.delays, int):
             spread = np.linspace(self.group_size - 1, self.delays, channels)
             return tuple(spread.round().astype(int).tolist())
-        if len(self.delays) != channels:
-            raise ValueError(
-                "`delays` must have one integer per inner channel. "
-                f"Received: {len(self.delays)} delays, {channels} channels"
-            )
         return tuple(self.delays)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:

@@ -1,6 +1,5 @@
 """Shift and sort tokens channel by channel (CSP), also in a differentiable relaxation."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -9,7 +8,6 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.ops.dispatch.checks import require
 from keras_permix.ops.shift_steps import SCHEDULES, Shift, check_steps
 from keras_permix.ops.sinkhorn import check_temperature
 from keras_permix.utils.checks import ALIGNMENTS, check_choice, check_integer, check_layer_index
@@ -35,11 +33,7 @@ class CSP(TokenMixer):
             number of tokens unless `ragged=True`.
         shift: Schedule of the steps ("linear", "linear_paper", "linear_code", "linear_head",
             "unit", "power", "power_code", "grid", "random", "zero") or one integer step per inner
-            channel; see `keras_permix.ops.shift_steps`. For maps, also one move per inner channel:
-            a pair (rows, columns) that moves tokens down and to the right. On a map of `width`
-            columns, a move is a step of `rows * width + columns`, so tokens that leave a row
-            continue in the next. Build the layer on maps of this width; then call it on maps or on
-            their tokens.
+            channel; see `keras_permix.ops.shift_steps`.
         align: "independent" sorts every channel. "reference" keeps the first channel unchanged
             and gives every other channel its ranks.
         inner_dim: Width of the values. `None`: the input width.
@@ -54,8 +48,8 @@ class CSP(TokenMixer):
         use_output_bias: Whether the output projection has a bias (keyword only).
 
     Raises:
-        ValueError: for an argument out of range, tokens that `group_size` does not divide if
-            `ragged=False`, or moves on maps with another number of columns.
+        ValueError: for an argument out of range, or tokens that `group_size` does not divide if
+            `ragged=False`.
 
     Example:
 
@@ -72,7 +66,7 @@ class CSP(TokenMixer):
     def __init__(
         self,
         group_size: int | None = 2,
-        shift: Shift | Sequence[Sequence[int]] = "linear",
+        shift: Shift = "linear",
         align: str = "independent",
         inner_dim: int | None = None,
         use_value_bias: bool = False,
@@ -87,16 +81,9 @@ class CSP(TokenMixer):
         check_layer_index(layer_index, num_layers)
         if isinstance(shift, str):
             check_choice("shift", shift, SCHEDULES)
-        elif _as_array(shift).ndim == 0:
-            raise ValueError(
-                f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
-                "CSP has no `num_heads` and `key_dim`. "
-                f"Received: group_size={group_size!r}, shift={shift!r}"
-            )
         else:
-            shift = _as_array(shift).tolist()
+            shift = np.asarray(shift).tolist()
         self._store(locals(), align=ALIGNMENTS)
-        self._columns: int | None = None  # of the maps that the layer is built for
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)
@@ -109,33 +96,12 @@ class CSP(TokenMixer):
                 "shorter last group, or choose another `group_size`, size or pooling. "
                 f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
             )
-        if np.ndim(self.shift) > 1 and len(input_shape) == 4:
-            self._columns = input_shape[2]
-        shift = self._shift_along_tokens()
+        shift = self.shift
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._facts())
             if tokens is not None:
                 shift.at(tokens)  # Computing it later would make PyTorch's compiler recompile.
         self._steps = check_steps(shift, channels, "shift")
-
-    def _shift_along_tokens(self):
-        """Return the shift, with moves on maps converted to steps along their tokens."""
-        if np.ndim(self.shift) < 2:
-            return self.shift
-        if self._columns is None or np.shape(self.shift)[1:] != (2,):
-            raise ValueError(
-                "`shift` must contain one pair (rows, columns) per inner channel, and the layer "
-                "must be built for maps (batch, rows, columns, channels) with known columns. "
-                f"Received: shift of the shape {np.shape(self.shift)}, columns={self._columns}"
-            )
-        return [down * self._columns + right for down, right in self.shift]
-
-    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
-        if self._columns is not None and len(inputs.shape) == 4:
-            columns = keras.ops.shape(inputs)[2]
-            rule = f"With pairs as `shift`, maps must have the {self._columns} columns of `build`. "
-            inputs = require(inputs, columns == self._columns, f"{rule}Received: columns=", columns)
-        return super().call(inputs, mask)
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         return ops.csp(
@@ -143,9 +109,9 @@ class CSP(TokenMixer):
         )
 
     def steps(self, tokens: int, channels: int) -> np.ndarray:
-        """Return the step of every inner channel as an array; moves are converted to steps."""
+        """Return the step of every inner channel as an array."""
         channels = self.inner_dim or channels
-        return ops.shift_steps(self._shift_along_tokens(), tokens, channels, **self._facts())
+        return ops.shift_steps(self.shift, tokens, channels, **self._facts())
 
     def _facts(self):
         """Return the other arguments of schedules."""
@@ -191,11 +157,6 @@ class SinkhornCSP(CSP):
     """
 
     def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:
-        if "align" in kwargs:
-            raise ValueError(
-                'SinkhornCSP does not support `align`: it always uses `align="reference"`. '
-                f"Received: align={kwargs['align']!r}"
-            )
         super().__init__(align="reference", **kwargs)
         self.iterations = check_integer("iterations", iterations)
         check_temperature(temperature)
@@ -223,14 +184,3 @@ class SinkhornCSP(CSP):
         del config["align"]
         temperature = float(keras.ops.convert_to_numpy(self.temperature))
         return {**config, "temperature": temperature, "iterations": self.iterations}
-
-
-def _as_array(shift):
-    """Return steps or moves as an array."""
-    try:
-        return np.asarray(shift)
-    except ValueError:
-        raise ValueError(
-            "`shift` must contain one step, or one pair (rows, columns), per inner channel. "
-            f"Received: shift={shift!r}"
-        ) from None

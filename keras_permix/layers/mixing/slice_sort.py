@@ -3,7 +3,6 @@
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
@@ -41,9 +40,6 @@ class SliceSort(TokenMixer):
         head_dim: Channels per head, used by "interleave_haar". `None`: all channels.
         use_value_projection, use_output_bias: See `CSP` (keyword only).
 
-    Raises:
-        ValueError: for an argument out of range.
-
     Example:
 
     >>> import numpy as np
@@ -74,11 +70,8 @@ class SliceSort(TokenMixer):
         check_layer_index(layer_index, num_layers)
         self._store(locals(), order=(*ORDERS, "max_exchange"))
 
-    def descending(self, channels: int) -> bool | np.ndarray:
-        """Return whether to sort descending, as a bool or a bool array `(channels,)`."""
-        return descending_channels(self, channels, self.head_dim)
-
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
         if self.order == "max_exchange":
             return ops.max_exchange(values, mask=mask)
-        return ops.slice_sort(values, self.descending(values.shape[-1]), mask=mask)
+        descending = descending_channels(self, values.shape[-1], self.head_dim)
+        return ops.slice_sort(values, descending, mask=mask)

@@ -115,10 +115,6 @@ class TokenMixer(MixingLayer):
             )
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
-    def mix(self, values: Tensor, mask: Mask = None) -> Tensor:
-        """Mix `values` along their tokens; `mask` is True at real tokens."""
-        raise NotImplementedError(f"{type(self).__name__} does not implement `mix`.")
-
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         values = self.value_dense(inputs) if self.use_value_projection else inputs
         mixed = unflatten_map(self.mix(*flatten_map(values, mask)), inputs)
@@ -132,10 +128,10 @@ def shape_of(mask):
     return tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
 
 
-def fits(found, expected, ones=1):
-    """Return whether a mask has the expected shape; `ones` first axes may be 1. None is unknown."""
-    pairs = enumerate(zip(found, expected, strict=False))
-    same = all(a == b or None in (a, b) or a == 1 and axis < ones for axis, (a, b) in pairs)
+def fits(found, expected, broadcasts=False):
+    """Return whether a mask has the expected shape, or one that broadcasts. None is unknown."""
+    pairs = zip(found, expected, strict=False)
+    same = all(a == b or None in (a, b) or broadcasts and a == 1 for a, b in pairs)
     return same and len(found) == len(expected)
 
 

@@ -16,11 +16,9 @@ from keras_permix.utils.checks import (
     check_choice,
     check_flags,
     check_integer,
-    check_names,
     check_number,
 )
 
-KERAS_ARGUMENTS = {"input_dim", "input_shape"}  # accepted by all Keras layers as keywords
 FROM_ZERO = ("layer_index", "seed")  # integers that may be 0
 
 
@@ -59,19 +57,14 @@ def parameters_of(layer: type[Any]) -> dict[str, inspect.Parameter]:
     return {name: each for name, each in items if name not in ("self", "args", "kwargs")}
 
 
-def part_arguments(layer: type[Any]) -> set[str]:
-    """Return the arguments that another layer may pass on to a layer of this class."""
-    return parameters_of(layer).keys() - {"dtype", "name"}
-
-
 class Composite(keras.layers.Layer):
     """Contain other layers, and keep the shape and the mask of the input by default.
 
     A subclass stores its arguments as attributes of the same names, by `_store` unless they need
     other checks. The config holds them, and the policies of quantized layers inside, so that
     quantized models can be saved, loaded and cloned. A layer that is frozen before it is built
-    freezes the layers that `build` makes. Unknown arguments, and booleans that are neither True nor
-    False, raise a ValueError.
+    freezes the layers that `build` makes. Booleans that are neither True nor False raise a
+    ValueError.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -79,8 +72,6 @@ class Composite(keras.layers.Layer):
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(self, **kwargs: Any) -> None:
-        cls = type(self)
-        check_names(cls.__name__, kwargs.keys() - KERAS_ARGUMENTS, parameters_of(cls))
         super().__init__(**kwargs)
         self.supports_masking = True
 
@@ -233,36 +224,14 @@ class FirstToken(keras.layers.Layer):
         return keras.KerasTensor((tokens.shape[0], tokens.shape[2]), self.compute_dtype)
 
 
-def check_blocks(block_size, input_shape, axis=-1):
-    """Check that blocks fill an axis of the input; only the last axis must be known."""
-    size = input_shape[axis]
-    if size is None and input_shape[axis:][1:]:
-        return
-    if not size or size % block_size:
-        raise ValueError(
-            f"`block_size` must divide the size of axis {axis} of the input, at least 1. "
-            f"Received: block_size={block_size}, input_shape={tuple(input_shape)}"
-        )
-
-
-def broadcast_mask(mask, inputs):
-    """Repeat a mask of one sample for every sample; keep other masks."""
-    if mask is None:
-        return None
-    mask = ops.convert_to_tensor(mask)
-    if mask.shape[0] != 1:
-        return mask
-    return ops.broadcast_to(mask, (ops.shape(inputs)[0], *ops.shape(mask)[1:]))
-
-
 def flatten_map(inputs, mask=None):
     """Flatten a map and its mask to tokens ordered by rows; keep tokens."""
-    mask = broadcast_mask(mask, inputs)
+    mask = None if mask is None else ops.convert_to_tensor(mask)
     if len(inputs.shape) == 3:
         return inputs, mask
     batch, rows, columns, channels = ops.shape(inputs)
     tokens = rows * columns if isinstance(rows, int) and isinstance(columns, int) else -1
-    mask = mask if mask is None else ops.reshape(mask, (batch, tokens))
+    mask = None if mask is None else ops.reshape(mask, (batch, tokens))
     return ops.reshape(inputs, (batch, tokens, channels)), mask
 
 

@@ -157,8 +157,11 @@ def test_fourier_mixer_matches_numpy(masked):
     ("call", "message"),
     [
         (lambda: LocalAttention(block_size=0), "`block_size` must be a positive.*block_size=0"),
-        (lambda: LocalAttention(2, None).build((2, None, 6)), "`block_size` must be given.*None"),
-        (lambda: ButterflyAttention(2, 3)(X), "`block_size` must divide.*block_size=3"),
+        (
+            lambda: LocalAttention(2, None).tokens_per_block(None),
+            "`block_size` must be given.*None",
+        ),
+        (lambda: ButterflyAttention(2, 3)(X), "`block` must divide the size.*size=8, block=3"),
         (lambda: ButterflyAttention(2, layer_index=2, num_layers=2), "`layer_index`.*2"),
         (lambda: LinformerAttention(mixtures=0), "`mixtures` must be a positive.*mixtures=0"),
         (

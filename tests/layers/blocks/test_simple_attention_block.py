@@ -114,7 +114,6 @@ def test_block_accepts_any_mixer():
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
         (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
         (dict(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
-        (dict(norm_first=True), r"use `MixerBlock`.* Received: \['norm_first'\]"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

@@ -54,18 +54,9 @@ def test_shapes_and_dtypes(layer):
     assert keras.backend.standardize_dtype(low.dtype) == "bfloat16"
 
 
-@pytest.mark.parametrize(
-    ("hidden_dim", "graphs", "message"),
-    [
-        (0, BATCH, "`hidden_dim` must be a positive integer.*0"),
-        (8, BATCH["x"], r"`graphs` must be a dict of the arrays.*\(3, 23, 3\)"),
-        (8, {"x": BATCH["x"]}, r"`graphs` must be a dict of the arrays \['x', 'in_degree'"),
-        (8, {**BATCH, "in_degree": BATCH["x"]}, r"with \[3, 2, 2\] axes"),
-    ],
-)
-def test_invalid_argument_raises(hidden_dim, graphs, message):
-    with pytest.raises(ValueError, match=message):
-        GraphEmbedding(hidden_dim)(graphs)
+def test_invalid_argument_raises():
+    with pytest.raises(ValueError, match="`hidden_dim` must be a positive integer.*0"):
+        GraphEmbedding(0)
 
 
 def graphs_of_tokens(x):

@@ -312,8 +312,6 @@ def test_scalenorm_matches_authors(dtype):
             "at most `max_sequence_length` tokens.*max_sequence_length=8, tokens=12",
         ),
         (dict(attention=dict(chunk_size=5)), "`chunk_size` must divide.*chunk_size=5, tokens=12"),
-        (dict(attention=dict(function="relu2")), r"`attention` accepts.*Received: \['function'\]"),
-        (dict(average=dict(dtype="float16")), r"`average` accepts.*ema_dim.*Received: \['dtype'\]"),
         (dict(norm="groupnorm"), "`norm` must be one of.*'groupnorm'"),
         (dict(dropout=1), r"`dropout` must be in \[0, 1\).*1"),
         (dict(hidden_dropout=-1), r"`hidden_dropout` must be in \[0, 1\).*-1"),
@@ -403,9 +401,3 @@ def test_average_matches_authors():
     block.build(golden["x"].shape)
     block.ema.set_weights([golden[f"uni_{weight.name}"] for weight in block.ema.weights])
     assert_close(to_numpy(block.ema(golden["x"].astype("float32"))), golden["uni_out"])
-
-
-def test_unknown_part_argument_raises():
-    for part in ("average", "attention"):
-        with pytest.raises(ValueError, match="reach"):
-            MegaBlock(**{part: {"reach": 3}})

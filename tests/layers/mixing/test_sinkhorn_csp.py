@@ -82,7 +82,6 @@ def test_gradient_reaches_reference_channel():
     [
         (dict(temperature=0.0), "`temperature` must be a number above 0.*0.0"),
         (dict(temperature="cold"), "`temperature` must be a number above 0.*'cold'"),
-        (dict(align="reference"), "SinkhornCSP does not support `align`.*'reference'"),
         (dict(iterations=0), "`iterations` must be a positive integer.*0"),
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
     ],
