@@ -212,7 +212,8 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     size, patch = config["image_size"], config.get("patch_size", 1)
     if size is not None and size % patch:
         raise ValueError(
-            f"`patch_size` must divide `image_size`. Received: image_size={size}, patch_size={patch}"
+            "`patch_size` must divide `image_size`. "
+            f"Received: image_size={size}, patch_size={patch}"
         )
     return {"mean": mean, "std": std}
 

@@ -211,7 +211,7 @@ def test_plain_image_has_same_logits_at_any_size():
         (dict(mixer=dict(name="csp", group_sise=3)), "CSP accepts.*Did you mean `group_size`"),
         (dict(keep_unused_params="no"), "`keep_unused_params` must be True or False.*'no'"),
         (dict(mixer=dict(name="csp", ragged="no")), "`ragged` must be True or False.*'no'"),
-        (dict(patch_size=3), "must divide.*3"),
+        (dict(patch_size=3), "`patch_size` must divide `image_size`.*=3"),
         (dict(mixer="convolution"), "`mixer` must be one of.*convolution"),
         (dict(mixer=dict(num_heads=2)), "`mixer` must be one of.*num_heads"),
         (dict(pooling="median"), "`pooling` must be one of.*median"),
