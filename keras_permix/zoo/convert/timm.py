@@ -131,11 +131,8 @@ def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
     if not config.is_file():
         return tensors, path, {}
     values = json.loads(config.read_text(encoding="utf-8"))
-    return (
-        tensors,
-        path,
-        values.get("pretrained_cfg", {}) | values | (values.get("model_args") or {}),
-    )
+    arguments = values.get("model_args") or {}
+    return tensors, path, values.get("pretrained_cfg", {}) | values | arguments
 
 
 def _images(config, sizes, patches, path):
