@@ -127,7 +127,7 @@ def test_predict_command_with_molecules_and_files(tmp_path, capsys):
     (values,) = model.predict(["CCO"], verbose=0)
     with pytest.raises(ValueError, match="`smiles` must be a list of str.*Received: smiles='CCO'"):
         model.predict("CCO")
-    with pytest.raises(ValueError, match=r"`y` must contain numbers\. Received: .*'-0\.7'"):
+    with pytest.raises(ValueError, match=r"`y` must contain numbers.* Received: .*'-0\.7'"):
         model.fit(["CCO"], [["-0.7", "1", "2"]])
     assert main(["predict", "slicegraphormer/test", "CCO", str(ethanol)]) == 0
     first, *lines, second, red, green, blue = capsys.readouterr().out.splitlines()
@@ -229,7 +229,7 @@ def test_all_tables_train_except_padding():
         (dict(spatial_pos=np.full((1, 3, 3), 512)), "`spatial_pos` must .* 0 … 511.*to 512"),
         (dict(x=np.full((1, 3, 9), 4609)), "`x` must contain integers of 0 … 4608.*4609"),
         (dict(x=np.full((1, 3, 9), -1)), "`x` must contain integers.*from -1"),
-        (dict(out_degree=np.ones((1, 3))), "`out_degree` must contain integers.*float64"),
+        (dict(out_degree=np.ones((1, 3))), "`out_degree` must contain integers.*float"),
         (dict(edge_input=np.full((1, 3, 3, 2, 3), 1537)), "`edge_input` .* 0 … 1536.*1537"),
     ],
 )
