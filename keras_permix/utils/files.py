@@ -146,12 +146,6 @@ def sha256_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def sha256_of_file(path: StrPath) -> str:
-    """Return the SHA-256 of a file without reading it into memory as a whole."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def read_with_sha256(
     path: StrPath, sha256: str, size: int | None = None, remedy: str = "Copy or download it again. "
 ) -> bytes:

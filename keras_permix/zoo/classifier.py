@@ -209,12 +209,12 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     mean, std = (check_floats(key, config[key], channels, "channel") for key in ("mean", "std"))
     if min(std) <= 0:
         raise ValueError(f"`std` must contain positive numbers. Received: std={std!r}")
-    for key in ("image_size", "steps_image_size"):
-        size, patch = config.get(key), config.get("patch_size", 1)
-        if size is not None and size % patch:
-            raise ValueError(
-                f"`patch_size` must divide `{key}`. Received: {key}={size}, patch_size={patch}"
-            )
+    size, patch = config["image_size"], config.get("patch_size", 1)
+    if size is not None and size % patch:
+        raise ValueError(
+            "`patch_size` must divide `image_size`. "
+            f"Received: image_size={size}, patch_size={patch}"
+        )
     return {"mean": mean, "std": std}
 
 

@@ -1,4 +1,4 @@
-"""Make and check the inputs of models of graphs, and the domain and units of their data."""
+"""Make and check the inputs of models of graphs."""
 
 import warnings
 from typing import Any
@@ -9,7 +9,6 @@ import numpy as np
 from keras_permix.data.graphs.pad import AXES
 from keras_permix.data.graphs.smiles import ATOMIC_NUMBER, element_symbols
 from keras_permix.layers.graph.graph_embedding import EDGES, ROWS
-from keras_permix.utils.checks import check_integer, check_names
 from keras_permix.utils.formatting import counted
 
 
@@ -33,23 +32,19 @@ def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
     if not isinstance(x, dict | np.ndarray) and not keras.ops.is_tensor(x):
         return
     arrays = x if isinstance(x, dict) else {}
-    if missing := [name for name in inputs if name not in arrays]:
-        raise ValueError(
-            f"`x` must be a dict of the arrays {list(inputs)}, as `keras_permix.data.from_smiles` "
-            f"and `pad_graphs` return. Received: {sorted(arrays) or type(x).__name__} "
-            f"without {missing}"
-        )
-    shapes = {name: tuple(np.shape(arrays[name])) for name in inputs}
-    batch, nodes = (*shapes["x"][:2], 0, 0)[:2]
+    shapes = {name: tuple(np.shape(array)) for name, array in arrays.items()}
+    batch, nodes = (*shapes.get("x", ()), 0, 0)[:2]
     for name, spec in inputs.items():
-        if shapes[name] != _shape(name, batch, nodes, shapes[name], spec):
+        found = shapes.get(name)
+        wanted = _shape(name, batch, nodes, found or (), spec)
+        if found != wanted:
             raise ValueError(
-                "The arrays of `x` must have the same numbers of graphs and nodes, and the number "
-                "of features that the model expects. "
-                f"Received: {name} of shape {shapes[name]}, not {(batch, *spec.shape[1:])}, "
-                f"with x of shape {shapes['x']}"
+                f"`x` must be a dict of the arrays {list(inputs)}, as returned by "
+                "`keras_permix.data.from_smiles` and `pad_graphs`, with the model's numbers of "
+                f"features. Received: {name} of shape {found}, not {wanted}, with x of shape "
+                f"{shapes.get('x')}"
             )
-        if isinstance(arrays[name], np.ndarray):
+        if isinstance(arrays[name], np.ndarray) and name != "attn_bias":
             _check_values(name, arrays[name], spec)
 
 
@@ -63,14 +58,7 @@ def _shape(name, batch, nodes, given, spec):
 
 
 def _check_values(name, array, spec):
-    """Check that integers index the model's tables, and that the bias holds no NaN."""
-    if name == "attn_bias":
-        if np.isnan(array).any():
-            raise ValueError(
-                "`attn_bias` must contain 0, and -inf between nodes that do not attend to each "
-                f"other. Received: {np.isnan(array).sum()} NaN values"
-            )
-        return
+    """Check that integers index the model's tables."""
     one_table = name in ("in_degree", "out_degree", "spatial_pos")
     most = ROWS - 1 if one_table else ROWS * (spec.shape[-1] or 0)  # plus a row for padding
     in_range = 0 <= array.min(initial=0) <= array.max(initial=0) <= most
@@ -98,31 +86,3 @@ def warn_of_other_molecules(model, smiles, x, domain):
             f"{smiles[first][:60]!r} of {counted(real[first].sum(), 'atom')}, of {elements}",
             stacklevel=4,
         )
-
-
-def check_units(units, targets):
-    """Return the names of units, a str or a list with one per target."""
-    if isinstance(units, str):
-        return units
-    names = list(units) if isinstance(units, list | tuple) else []
-    if len(names) != targets or not all(isinstance(unit, str) for unit in names):
-        raise ValueError(
-            "`target_units` must be a str, or a list of one str per target. "
-            f"Received: target_units={units!r}, targets={targets}"
-        )
-    return names
-
-
-def check_domain(domain):
-    """Return the domain of a model in plain values, or `None`."""
-    if domain is None:
-        return None
-    try:
-        check_names("`domain`", domain, ("elements", "max_atoms"))
-        elements = [check_integer("elements", number) for number in domain["elements"]]
-        return {"elements": elements, "max_atoms": check_integer("max_atoms", domain["max_atoms"])}
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            "`domain` must be None, or a dict of `elements`, a list of atomic numbers, and "
-            f"`max_atoms`. Received: domain={domain!r}"
-        ) from error

@@ -14,16 +14,10 @@ from keras_permix.layers.graph.graph_embedding import EDGES, GraphEmbedding, Gra
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock, initial_stddev
 from keras_permix.layers.mixers import mixer_at
 from keras_permix.layers.parts.wrappers import Dense, make_dropout
-from keras_permix.utils.checks import check_named
+from keras_permix.utils.checks import check_named, plain
 from keras_permix.zoo.arrays import check_texts
 from keras_permix.zoo.classifier import collect_arguments, pool_tokens
-from keras_permix.zoo.graph_inputs import (
-    check_domain,
-    check_graphs,
-    check_units,
-    graph_inputs,
-    warn_of_other_molecules,
-)
+from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs, warn_of_other_molecules
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.outputs import check_scale
 from keras_permix.zoo.registry import zoo_model
@@ -116,8 +110,8 @@ class Graphormer(ZooModel):
         )
         config |= {
             **check_scale({"mean": mean, "std": std}, targets),
-            "target_units": check_units(target_units, targets),
-            "domain": check_domain(domain),
+            "target_units": target_units if isinstance(target_units, str) else list(target_units),
+            "domain": plain(domain),
         }
         graphs, num_heads = graph_inputs(config), config["num_heads"]
         hop_tables = max(HOP_TABLES, max_hops) if keep_unused_params else None

@@ -13,7 +13,6 @@ from keras.tree import flatten
 from keras_permix._typing import Tensor
 from keras_permix.layers.embedding.images import with_channel
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_positive_or_none
 from keras_permix.zoo.arrays import (
     are_arrays,
     are_single_images,
@@ -65,7 +64,6 @@ class CheckedInputs:
         signature, step = inspect.signature(method), method.__name__.endswith("_on_batch")
         bound = signature.bind(*args, **kwargs)
         given = bound.arguments
-        check_positive_or_none("batch_size", given.get("batch_size"))
         validation: dict[str, Any] = {}
         held_out: Any = given.get("validation_data")
         if held_out is not None:
@@ -75,7 +73,7 @@ class CheckedInputs:
             x = self.convert_inputs(data.get("x"))
             if not step:
                 x = convert_batches(x, self._convert_batch, self)
-                check_samples(x, self)
+                check_samples(x)
             data["x"] = x
             if not step or are_arrays(x):
                 self.check_inputs(x)
@@ -83,7 +81,7 @@ class CheckedInputs:
                 data[name] = self.to_arrays(data[name])
             y = data.get("y")
             if "y" in signature.parameters and not (step and keras.ops.is_tensor(y)):
-                check_targets(x, y, data.get("sample_weight"), self)
+                check_targets(x, y, self)
         if validation:
             given["validation_data"] = (*validation.values(), *held_out[3:])
         with nullcontext() if step else running.weights_kept(self):

@@ -12,7 +12,7 @@ from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import TokenEmbedding
 from keras_permix.layers.mixers import make_mixer, sized
 from keras_permix.layers.parts.wrappers import make_dropout
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import plain
 from keras_permix.zoo.classifier import collect_arguments, logits_of, mixer_on_grid, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier, join_pairs, sequence_inputs
@@ -113,12 +113,7 @@ class LRATransformer(SequenceClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals(), pooling=POOLINGS)
-        if head_dims is not None:
-            if not isinstance(head_dims, list | tuple):
-                raise ValueError(
-                    f"`head_dims` must be a tuple of integers. Received: head_dims={head_dims!r}"
-                )
-            config["head_dims"] = [check_integer("head_dims", dim) for dim in head_dims]
+        config["head_dims"] = None if head_dims is None else plain(list(head_dims))
         inputs, tokens, mask = sequence_inputs(config, dtype)
         embedding = TokenEmbedding(
             vocabulary_size,

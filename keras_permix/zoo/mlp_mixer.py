@@ -11,7 +11,7 @@ from keras_permix.layers.butterfly.patch_only_mixer import PatchOnlyMixer
 from keras_permix.layers.embedding.grids import resize_dense
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.parts.wrappers import Dense
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import plain
 from keras_permix.zoo.classifier import (
     ImageClassifier,
     collect_arguments,
@@ -219,13 +219,7 @@ class PatchOnlyMLPMixer(ImageClassifier):
         **kwargs: Any,
     ) -> None:
         config = collect_arguments(locals())
-        given = patch_sizes if isinstance(patch_sizes, list | tuple) else [patch_sizes]
-        sizes = config["patch_sizes"] = [check_integer("patch_sizes", size) for size in given]
-        if not sizes or any(image_size % size for size in sizes):
-            raise ValueError(
-                "`patch_sizes` must be one or more integers that divide `image_size`. "
-                f"Received: patch_sizes={patch_sizes!r}, image_size={image_size}"
-            )
+        sizes = config["patch_sizes"] = plain(list(patch_sizes))
         images, x = image_input(config, dtype, align_corners=True)
         if hidden_dim not in (None, channels):
             x = Dense(hidden_dim, dtype=dtype, name="pixel_embedding")(x)

@@ -7,7 +7,7 @@ import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.layers.parts.wrappers import policy_at, policy_of
-from keras_permix.utils.checks import check_labels, is_index, plain
+from keras_permix.utils.checks import check_labels, plain
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs
 from keras_permix.zoo.presets.handles import upload_preset
@@ -165,18 +165,10 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
         Returns:
             A list of tensors `(batch, tokens, channels)`, in the order of `layers`.
-
-        Raises:
-            ValueError: for an index out of range, or no index.
         """
         inputs = self.checked_inputs(inputs)
-        depth = len(self._feature_maps)
-        layers = range(depth) if layers is None else plain(layers)
+        layers = range(len(self._feature_maps)) if layers is None else plain(layers)
         layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
-        if not layers or not all(is_index(index, depth) for index in layers):
-            raise ValueError(
-                f"`layers` must be indices of the {depth} blocks. Received: layers={layers}"
-            )
         maps = self._feature_model(layers)(inputs)
         return [maps] if len(layers) == 1 else maps
 
@@ -211,8 +203,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
         Args:
             preset: A name (`"cifar10_small"`; see `keras_permix.zoo.list_presets`), the folder of
-                a preset, `hf://USER/MODEL`, `kaggle://USER/MODEL/keras/VARIATION`, or the URL of a
-                preset's `metadata.json` or zip file with `#sha256=` and its checksum.
+                a preset, `hf://USER/MODEL`, or `kaggle://USER/MODEL/keras/VARIATION`.
             num_classes: Number of classes. A number other than the preset's gives a new head of
                 zeros; the same number keeps the head and the labels of the preset.
             dtype: Dtype or dtype policy of every layer. `None`: that of the preset, which overrides
@@ -260,8 +251,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             weights_dtype: "float16" or "float32", the dtype of stored weights. `None`: no cast.
             **metadata: `labels` (default: the model's), `scores` (measured on the stored weights),
                 `data` (the name of the data set) and `data_options` (a dict of arguments to load
-                it). Also `recipe`, `command` (of the training), `commit` and `license`. `urls` maps
-                file names to URLs from which they can be downloaded.
+                it). Also `recipe`, `command` (of the training), `commit` and `license`.
 
         Raises:
             ValueError: for other metadata, or a folder with other files.

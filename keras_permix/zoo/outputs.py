@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Tensor
-from keras_permix.utils.checks import check_floats, check_integer
+from keras_permix.utils.checks import check_floats
 from keras_permix.zoo.presets.load import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
@@ -30,8 +30,7 @@ class NamedOutputs:
             See `decode_predictions`.
 
         Raises:
-            ValueError: for a `top` below 1, a model of one class or of numbers, or outputs that are
-                NaN or infinite.
+            ValueError: for a model of one class or of numbers.
 
         Example:
 
@@ -41,8 +40,7 @@ class NamedOutputs:
         >>> label in model.labels, len(others)
         (True, 2)
         """
-        check_integer("top", top)  # fail before predicting
-        self._check_several()
+        self._check_several()  # before predicting
         return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
     def decode_predictions(
@@ -60,31 +58,15 @@ class NamedOutputs:
             predicts labels are independent.
 
         Raises:
-            ValueError: for a `top` below 1, a model of one class or of numbers, predictions of
-                another shape, or samples whose largest prediction is not finite.
+            ValueError: for a model of one class or of numbers.
         """
-        top = check_integer("top", top)
         self._check_several()
         predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
-        classes = self.output_shape[-1]
-        if predictions.ndim != 2 or predictions.shape[1] != classes:
-            raise ValueError(
-                f"`predictions` must be logits (batch, {classes}). "
-                f"Received: predictions.shape={predictions.shape}"
-            )
-        largest = predictions.max(1, keepdims=True)
-        rows = np.flatnonzero(~np.isfinite(largest))
-        if len(rows):
-            raise ValueError(
-                "`predictions` must be numbers, and the largest of each sample finite. Received: "
-                f"NaN or infinity in {len(rows)} of {len(predictions)} samples, first in sample "
-                f"{rows[0]}"
-            )
-        labels = self.labels or [str(number) for number in range(classes)]
+        labels = self.labels or [str(number) for number in range(self.output_shape[-1])]
         if self.predicts == "labels":
             probabilities = np.exp(-np.logaddexp(0, -predictions))
         else:
-            shifted = np.exp(predictions - largest)
+            shifted = np.exp(predictions - predictions.max(1, keepdims=True))
             probabilities = shifted / shifted.sum(1, keepdims=True)
         return [
             [(labels[best], float(row[best])) for best in np.argsort(-row)[:top]]

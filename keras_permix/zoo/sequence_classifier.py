@@ -184,20 +184,17 @@ class SequenceClassifier(Classifier):
     def check_inputs(self, x: Any) -> None:
         if self._takes("image"):
             super().check_inputs(x)
-        elif isinstance(x, np.ndarray) or keras.ops.is_tensor(x):
-            raise ValueError(
-                f"`x` must be texts, or a dict of {_and(self.input)}, as returned by `encode` for "
-                "texts and `keras_permix.data.pad_tokens` for token ids. "
-                f"Received: an array of shape {tuple(x.shape)}"
-            )
-        elif not isinstance(x, dict):
             return
-        elif missing := [name for name in self.input if name not in x]:
+        if not (isinstance(x, dict | np.ndarray) or keras.ops.is_tensor(x)):
+            return
+        if not isinstance(x, dict) or not self.input.keys() <= x.keys():
+            found = f"a dict of {list(x)}" if isinstance(x, dict) else f"shape {tuple(x.shape)}"
             raise ValueError(
-                f"`x` must be a dict of {_and(self.input)}, as returned by `encode`. "
-                f"Received: {_and(x)} without {_and(missing)}"
+                f"`x` must be texts, or a dict of {list(self.input)}, as returned by `encode` for "
+                f"texts and `keras_permix.data.pad_tokens` for token ids. Received: {found}"
             )
-        elif isinstance(tokens := x["tokens"], np.ndarray) or keras.ops.is_tensor(tokens):
+        tokens = x["tokens"]
+        if isinstance(tokens, np.ndarray) or keras.ops.is_tensor(tokens):
             tokens = keras.ops.convert_to_numpy(tokens)
             self._check_tokens(tokens, x["mask"], self._zoo_config["max_sequence_length"])
 
@@ -224,10 +221,6 @@ class SequenceClassifier(Classifier):
                 "`tokens` must be at least 0 and below the model's `vocabulary_size`. "
                 f"Received: {tokens.min()} to {tokens.max()}, vocabulary_size={vocabulary_size}"
             )
-
-
-def _and(names):
-    return " and ".join(f'"{name}"' for name in names)
 
 
 def sequence_inputs(config, dtype):

@@ -175,8 +175,7 @@ class SimpleTRON(SequenceClassifier):
 
         Args:
             folder: Folder with `config.json`, `model.safetensors` (names as in PyTorch's BERT) and,
-                for texts, `tokenizer.json` or `vocab.txt`. The settings in `tokenizer_config.json`,
-                `special_tokens_map.json` and `added_tokens.json` are applied.
+                for texts, `tokenizer.json`, or `vocab.txt` and `tokenizer_config.json`.
             num_classes: Number of outputs. `None`: the number of `labels`, or 2.
             variant: See the class.
             num_layers: Number of layers to keep, from the first. `None`: all.
@@ -190,8 +189,8 @@ class SimpleTRON(SequenceClassifier):
         Raises:
             ImportError: if the package `safetensors` is absent, or `tokenizers` for a `vocab.txt`.
             FileNotFoundError: for a missing file.
-            ValueError: for a damaged file, tensors that are missing, unknown or of another shape,
-                or a wrong argument.
+            ValueError: for tensors that are missing, unknown or of another shape, or a wrong
+                argument.
         """
         if wrong := {"use_class_token", "mixer", *BERT_ARGUMENTS} & arguments.keys():
             raise ValueError(
@@ -220,8 +219,8 @@ class SimpleTRON(SequenceClassifier):
             A new model of this class. Frozen layers stay frozen, except the head.
 
         Raises:
-            ValueError: for an unknown name or a model without attention in any block. Also if the
-                new model lacks weights of this one, such as LoRA or an output projection.
+            ValueError: for an unknown name, or if the new model lacks weights of this one, such as
+                LoRA or an output projection.
 
         Example:
 
@@ -234,11 +233,6 @@ class SimpleTRON(SequenceClassifier):
             Yorsh et al., "SimpleTRON", 2022.
         """
         config = {**self.get_config(), "variant": variant}
-        if all(mixer_at(config["mixer"], index) for index in range(config["num_layers"])):
-            raise ValueError(
-                "At least one block must have attention. Replace other mixers with `swap_mixer`. "
-                f"Received: variant={variant!r}, a model with mixer={config['mixer']}"
-            )
         del config["name"], config["trainable"]
         model = type(self).from_config(config)
         values = {weight.path: weight for weight in self.weights}

@@ -23,8 +23,8 @@ DISTANCES = (  # targets: a number per output
 FUNCTIONS = {loss().fn: loss for loss in (SPARSE, DENSE, BINARY, *DISTANCES)}
 
 
-def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
-    """Check the targets and sample weights of one call, as `to_arrays` converts them.
+def check_targets(x: Any, y: Any, model: Any) -> None:
+    """Check the targets of one call, as `to_arrays` converts them.
 
     With a crossentropy or a distance of Keras, shapes and values are checked as well. Only arrays
     and tensors are checked, not data sets, which hold their own targets.
@@ -34,18 +34,15 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
     needed = of_keras and getattr(model, "loss", None) is not None
     if y is None and needed and are_arrays(x):
         raise ValueError("`y` must contain the targets of `x`. Received: y=None")
-    if isinstance(y, list | tuple):
-        first = y[0] if y else None
-        first = first[0] if isinstance(first, list) and first else first
-        if isinstance(first, numbers.Real):
-            raise ValueError(f"`y` must have rows of the same length. Received: y={str(y)[:200]}")
-        right = not any(isinstance(leaf, str) for leaf in keras.tree.flatten(y))
+    if isinstance(y, list | tuple):  # not converted: strings, or rows of different lengths
+        right = not any(isinstance(leaf, str | numbers.Real) for leaf in keras.tree.flatten(y))
     else:
         right = not isinstance(y, np.ndarray) or y.dtype.kind in "biufV"
     if not right:
         index = "; use the index of a class in `model.labels`" if hasattr(model, "classify") else ""
         raise ValueError(
-            f"`y` must contain numbers{index}. Received: y={str(y[:3])} of shape {np.shape(y)}"
+            f"`y` must contain numbers, in rows of the same length{index}. "
+            f"Received: y={str(y)[:200]}"
         )
     if (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)) and needed:
         found = _loss_object(model.loss)
@@ -54,12 +51,6 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
             _check_classes(y, model, loss)
         elif loss in (BINARY, *DISTANCES):
             _check_numbers(y, model, loss)
-    if isinstance(sample_weight, np.ndarray | list):
-        kind = getattr(sample_weight, "dtype", np.dtype(object)).kind
-        if kind not in "biufV" or kind == "f" and not np.isfinite(sample_weight).all():
-            raise ValueError(
-                f"`sample_weight` must contain finite numbers. Received: {str(sample_weight)[:200]}"
-            )
 
 
 def _check_classes(y, model, loss):

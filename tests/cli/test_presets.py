@@ -191,7 +191,7 @@ def test_unknown_preset_exits_with_error(command, name, hint, capsys):
     output, error = capsys.readouterr()
     rule = "`preset` must be a name (see `permix list`), a folder that exists, or a"
     assert output == "" and error.startswith(f"permix: error: {rule}")
-    assert error.endswith(f"https://…. {hint}Received: {name!r}\n")
+    assert error.endswith(f"hf://…. {hint}Received: {name!r}\n")
 
 
 def test_missing_command_exits_with_error(capsys):

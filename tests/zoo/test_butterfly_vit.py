@@ -108,7 +108,7 @@ def test_new_image_size_scales_shifts_within_blocks(fixed, tmp_path):
         (dict(block_size=3), "`block` must divide the size.*block=3"),
         (dict(block_size=1), "`block_size` must be an integer of at least 2.*=1"),
         (dict(random_order=-1), "`seed` must be an integer of at least 0.*-1"),
-        (dict(patch_size=3), "`patch_size` must divide `image_size`.*patch_size=3"),
+        (dict(patch_size=3), "`patch_size` must divide `image_size`.*=3"),
         (dict(std=(1, 1)), "`std` must contain one finite value per channel.*channels=3"),
     ],
 )

@@ -127,7 +127,7 @@ def test_predict_command_with_molecules_and_files(tmp_path, capsys):
     (values,) = model.predict(["CCO"], verbose=0)
     with pytest.raises(ValueError, match="`smiles` must be a list of str.*Received: smiles='CCO'"):
         model.predict("CCO")
-    with pytest.raises(ValueError, match=r"`y` must contain numbers\. Received: .*'-0\.7'"):
+    with pytest.raises(ValueError, match=r"`y` must contain numbers.* Received: .*'-0\.7'"):
         model.fit(["CCO"], [["-0.7", "1", "2"]])
     assert main(["predict", "slicegraphormer/test", "CCO", str(ethanol)]) == 0
     first, *lines, second, red, green, blue = capsys.readouterr().out.splitlines()
@@ -219,15 +219,17 @@ def test_all_tables_train_except_padding():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(x=None), r"must be a dict of the arrays.* without \['x'\]"),
+        (
+            dict(x=None),
+            r"must be a dict of the arrays.* attn_bias of shape .* with x of shape None",
+        ),
         (dict(attn_bias=np.zeros((1, 3, 3))), r"attn_bias of shape \(1, 3, 3\), not"),
-        (dict(attn_bias=np.full((1, 4, 4), np.nan)), "`attn_bias` must .* 0, and.*16 NaN values"),
-        (dict(x=np.ones((1, 3, 2), int)), r"the model expects.*x of shape \(1, 3, 2\)"),
+        (dict(x=np.ones((1, 3, 2), int)), r"numbers of features.*x of shape \(1, 3, 2\)"),
         (dict(in_degree=np.ones((1, 4), int)), r"in_degree of shape \(1, 4\)"),
         (dict(spatial_pos=np.full((1, 3, 3), 512)), "`spatial_pos` must .* 0 … 511.*to 512"),
         (dict(x=np.full((1, 3, 9), 4609)), "`x` must contain integers of 0 … 4608.*4609"),
         (dict(x=np.full((1, 3, 9), -1)), "`x` must contain integers.*from -1"),
-        (dict(out_degree=np.ones((1, 3))), "`out_degree` must contain integers.*float64"),
+        (dict(out_degree=np.ones((1, 3))), "`out_degree` must contain integers.*float"),
         (dict(edge_input=np.full((1, 3, 3, 2, 3), 1537)), "`edge_input` .* 0 … 1536.*1537"),
     ],
 )
@@ -240,7 +242,7 @@ def test_invalid_graphs_raise(change, message):
 
 @pytest.mark.once
 def test_invalid_inputs_raise():
-    with pytest.raises(ValueError, match="must be a dict of the arrays.* ndarray without"):
+    with pytest.raises(ValueError, match="must be a dict of the arrays.* with x of shape None"):
         tiny("Graphormer").predict(np.zeros((2, 3)), verbose=0)
     with pytest.raises(ValueError, match="`node_features=9`.*node_features=2"):
         tiny("Graphormer", node_features=2).predict(["CCO"], verbose=0)
@@ -265,18 +267,6 @@ def test_invalid_inputs_raise():
         (dict(targets=2, mean=[1.0]), r"`mean` must contain one finite value per target.*\[1.0\]"),
         (dict(std=np.nan), "`std` must contain one finite value per target.*nan"),
         (dict(std=0), "`std` must be positive.*0"),
-        (
-            dict(target_units=5),
-            "`target_units` must be .* one str per target. Received: target_units=5",
-        ),
-        (
-            dict(target_units=["eV", "D"]),
-            "`target_units` must be a str, or a list of one str per target.*targets=1",
-        ),
-        (dict(domain=[6]), r"`domain` must be None, or a dict .*domain=\[6\]"),
-        (dict(domain=dict(elements=[6])), "`domain` must be None, or a dict .*max_atoms"),
-        (dict(domain=dict(elements=[0], max_atoms=9)), "`elements` must be a positive.*=0"),
-        (dict(domain=dict(atoms=9)), r"`domain` accepts the arguments .*\['atoms'\]"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

@@ -1,7 +1,6 @@
 """Test checks of image inputs: range, shape, type, and the containers that hold them."""
 
 import warnings
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -104,13 +103,10 @@ def test_tensorflow_dataset_of_named_inputs():
         (IMAGES[0], r"\(batch, height, width, 3\).* Received: images.shape=\(8, 8, 3\)"),
         (IMAGES[..., :2], r"channels last. Received: images.shape=\(., 8, 8, 2\)"),
         (Image.fromarray(IMAGES[0]), r"\(batch, height, width, 3\).* Rec.*=\(8, 8, 3\)"),
-        ([Path("cat.png")], "`x` must .*`keras_permix.data.read_image`.* x of pathlib.*PosixPath"),
-        (IMAGES.tobytes(), "`x` must .*`keras_permix.data.read_image`.* x of builtins.bytes"),
         ("cat.png", "`keras_permix.data.read_image`. Received: 'cat.png'"),
         (np.full((1, 8, 8, 3), np.nan, "float32"), "of 0–255, without NaN .* nan to nan"),
-        (None, "`x` must contain .* Received: x=None"),
-        ({}, "`x` must contain .* Received: x={}"),
-        (IMAGES[:0], r"`x` must not be empty. Received: x of shape \(0, 8, 8, 3\)"),
+        (None, "`x` must contain at least one sample. Received: x=None"),
+        (IMAGES[:0], r"`x` must contain at least one sample. Received: x=\[\]"),
     ],
 )
 def test_invalid_image_batch_raises(x, message, compiled):
@@ -195,7 +191,9 @@ def test_first_tensor_is_checked(called):
 
 @pytest.mark.parametrize("x", [[1, 2], [[1, 2], [3]], []])
 def test_lists_of_numbers_raise(x, compiled):
-    with pytest.raises(ValueError, match="images of one size. Received|`images` must have the sh"):
+    with pytest.raises(
+        ValueError, match="Unrecognized data|`images` must have the sh|at least one"
+    ):
         compiled.predict(x)
 
 

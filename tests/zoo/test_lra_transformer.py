@@ -227,14 +227,12 @@ def test_pixel_values_are_token_ids():
         (dict(positions="rotary"), "`positions` must be one of.*'rotary'"),
         (dict(activation="silu"), "`activation` must be one of.*'silu'"),
         (dict(inner_dim=6, mixer={"name": "attention", "num_heads": 4}), "`num_heads` must divide"),
-        (dict(head_dims=(0,)), "`head_dims` must be.*0"),
         (dict(num_layers=0), "`num_layers` must be.*0"),
         (dict(dropout=1.0), "`dropout` must be in.*1.0"),
         (dict(image_size=4, vocabulary_size=255), "`vocabulary_size` must be at least 256.*255"),
         (dict(image_size=4, pairs=True), "`pairs` and `tokenizer` are for texts.*image_size=4"),
         (dict(mixer="csp", image_size=4, vocabulary_size=256), "`group_size` must divide"),
         (dict(steps_image_size=4), "`steps_image_size` must be None for texts.*=4"),
-        (dict(head_dims=8), "`head_dims` must be a tuple of integers.*=8"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

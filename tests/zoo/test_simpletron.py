@@ -151,13 +151,6 @@ def test_with_variant_freezes_only_attention_blocks():
     assert frozen == [f"block_0/attention/qkv/{kind}" for kind in ("kernel", "bias")]
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("mixer", ["csp", ["csp", "slice_sort"]])
-def test_with_variant_without_attention_raises(mixer):
-    with pytest.raises(ValueError, match="must have attention.*a model with mixer=.*csp"):
-        tiny("SimpleTRON", mixer=mixer).with_variant("softmax", freeze=True)
-
-
 def test_with_variant_adds_but_never_drops_projection():
     model = tiny("SimpleTRON", variant="simple")
     other = model.with_variant("softmax")

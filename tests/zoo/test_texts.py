@@ -179,9 +179,6 @@ def test_train_and_evaluate_on_texts():
         ({}, "good", "`texts` .* list of str, also for a single one. Received: texts='good'"),
         ({}, [("a", "b")], r"a list of str.*Received: .*\('a', 'b'\)"),
         ({}, ["a", 1], "a list of str.*Received"),
-        ({}, ["a", " "], r"`texts` must contain texts that are not empty.* Received: texts.1.=' '"),
-        (dict(pairs=True), [("a", "")], r"not empty.* Received: texts.0.=.'a', ''."),
-        ({}, ["a \ud83d"], r"without lone surrogates. Received: texts.0.='a .ud83d'"),
         (dict(pairs=True), ["a", "b"], "a list of tuples of two str.* Received"),
         (dict(pairs=True), [("a", "b", "c")], "a list of tuples of two str.* Received"),
         (dict(tokenizer=None), ["a"], "`tokenizer`.* `vocabulary_size` of 257.* Received: .*=9"),
@@ -204,20 +201,14 @@ def test_invalid_token_arrays_raise():
     ):
         model.predict(ids)
     for take in (model, model.predict):
-        with pytest.raises(ValueError, match='Received: "ids" and "mask" without "tokens"'):
+        with pytest.raises(ValueError, match="Received: a dict of .'ids', 'mask'.$"):
             take({"ids": ids, "mask": ids > 0})
     with pytest.raises(ValueError, match=r"at least one token per text.*shape=\(1, 0\)"):
         model.predict({"tokens": ids[:, :0], "mask": ids[:, :0] > 0})
-    with pytest.raises(ValueError, match="`x` must contain numbers. Received: x of object"):
-        tiny("SimpleTRON").predict([None])
-    with pytest.raises(ValueError, match="`bytes.decode`. Received: x of builtins.bytes"):
-        tiny("SimpleTRON").classify([b"a text"])
 
 
 @pytest.mark.once
 def test_object_arrays_must_hold_texts():
-    with pytest.raises(ValueError, match="`x` must contain numbers. Received: x of object, shape"):
-        tiny().predict(np.full((1, 8, 8, 3), None, object))
     answers = tiny("SimpleTRON").predict(np.array(["a", "b"], object), verbose=0)
     assert answers.shape[0] == 2
     with pytest.raises(ValueError, match="`texts` must be a list of str"):
@@ -303,7 +294,7 @@ def test_preset_ignores_tokenizer_path_in_config(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\xff", "tokenizer.json` must be UTF-8 text"), (b"[]", "configuration of Simple")],
+    [(b"\xff", "can't decode byte 0xff"), (b"[]", "`tokenizer` must be the path or the content")],
 )
 def test_damaged_tokenizer_in_preset_raises(tmp_path, content, message):
     make().save_to_preset(tmp_path / "preset")

@@ -10,7 +10,6 @@ from keras_permix.data.text.tokens import encode_texts, pad_tokens
 from keras_permix.utils.checks import import_extra
 
 TOKENIZER_FILE = "tokenizer.json"
-ADDED = ("special", "normalized", "single_word", "lstrip", "rstrip")  # options of a token
 LISTED = 40  # tokens in an error message, at most
 
 
@@ -129,45 +128,23 @@ def wordpiece_tokenizer(
     lowercase: bool = True,
     strip_accents: bool | None = None,
     split_chinese: bool = True,
-    **special: str,
 ) -> str:
     """Return the content of a `tokenizer.json` for BERT's WordPiece.
 
     `words` are in the order of their ids. Accents are stripped by default if texts are converted to
-    lower case. `special` names words that differ from "[UNK]" etc., such as `unk_token`.
+    lower case.
     """
-    needed = [special.get(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep")]
-    if missing := [word for word in needed if word not in words]:
+    if missing := [word for word in ("[UNK]", "[CLS]", "[SEP]") if word not in words]:
         raise ValueError(
-            f"`words` must contain {', '.join(needed[:2])} and {needed[2]}. Received: {len(words)} "
-            f"words without {', '.join(missing)}"
+            f"`words` must contain [UNK], [CLS] and [SEP]. Received: {len(words)} words without "
+            f"{', '.join(missing)}"
         )
     made = _library().BertWordPieceTokenizer(
         {word: number for number, word in enumerate(words)},
         handle_chinese_chars=split_chinese,
         strip_accents=strip_accents,
         lowercase=lowercase,
-        **special,
     )
-    return made.to_str()
-
-
-def with_added_tokens(tokenizer: str, tokens: Iterable[dict[str, Any]]) -> str:
-    """Add tokens to the content of a `tokenizer.json`, or mark words of its vocabulary as added.
-
-    A token is a dict with "content", and optionally the options `ADDED` and the "id" it must get.
-    """
-    made = _parse(tokenizer)
-    for token in tokens:
-        options = {key: token[key] for key in ADDED if key in token}
-        added = _library().AddedToken(token["content"], **options)
-        (made.add_special_tokens if token.get("special") else made.add_tokens)([added])
-        found = made.token_to_id(token["content"])
-        if token.get("id", found) != found:
-            raise ValueError(
-                f"The added token {token['content']!r} must have the id {token['id']}. "
-                f"Received: a vocabulary where it has {found}"
-            )
     return made.to_str()
 
 

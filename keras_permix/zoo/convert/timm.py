@@ -13,11 +13,6 @@ from keras_permix.zoo.convert.tensors import read_tensors, weights_of
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 EPSILON = 1e-6
-# Arguments of timm's models that do not affect what a trained model computes.
-TRAINED_WITH = {
-    "drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate",
-    "drop_path_rate", "weight_init", "fix_init", "dynamic_img_size", "dynamic_img_pad",
-}  # fmt: skip
 HEADS = {192: 3, 384: 6, 768: 12, 1024: 16}  # heads of ViT-Ti, S, B and L by width
 # Names of timm without ".weight" and ".bias", and paths of weights.
 VIT = {
@@ -88,9 +83,9 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     tensors, file, config = _read(path)
     wanted = ("patch_embed.proj.weight", "pos_embed", "blocks.0.mlp.fc1.weight")
     sizes, weights = _parse(tensors, file, wanted, VIT, VIT_BLOCK, TABLES)
-    hidden_dim, mlp_dim = sizes["hidden_dim"], len(tensors["blocks.0.mlp.fc1.weight"])
+    hidden_dim = sizes["hidden_dim"]
     has_token, norm_last = "cls_token" in tensors, "fc_norm.weight" in tensors
-    pool = config.pop("global_pool", None) or ("avg" if norm_last else "token")
+    pool = config.get("global_pool") or ("avg" if norm_last else "token")
     supported = has_token if pool == "token" else pool == "avg" and norm_last and not has_token
     if not supported:
         raise ValueError(
@@ -99,13 +94,7 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
             f"{'a' if has_token else 'no'} class token and "
             f"{'fc_norm' if norm_last else 'a norm before the mean'}"
         )
-    heads = config.pop("num_heads", None)
-    if None not in (heads, num_heads) and heads != num_heads:
-        raise ValueError(
-            f"`num_heads` must be {heads}, as in {file.with_name(CONFIG_FILE)}. "
-            f"Received: num_heads={num_heads}"
-        )
-    num_heads = num_heads or heads or HEADS.get(hidden_dim)
+    num_heads = num_heads or config.get("num_heads") or HEADS.get(hidden_dim)
     if num_heads is None:
         raise ValueError(
             f"`num_heads` must be given for widths other than {', '.join(map(str, HEADS))}. "
@@ -113,15 +102,11 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
         )
     qkv_bias = "blocks.0.attn.qkv.bias" in tensors
     own = {
-        "mlp_dim": mlp_dim,
+        "mlp_dim": len(tensors["blocks.0.mlp.fc1.weight"]),
         "mixer": {"name": "attention", "num_heads": num_heads, "use_qkv_bias": qkv_bias},
         "pooling": "cls" if has_token else "mean",
     }
-    about = {
-        "depth": sizes["num_layers"], "class_token": has_token, "fc_norm": norm_last,
-        "qkv_bias": qkv_bias, "mlp_ratio": mlp_dim / hidden_dim,
-    }  # fmt: skip
-    images = _images(config, sizes, tensors["pos_embed"].shape[1] - has_token, file, about)
+    images = _images(config, sizes, tensors["pos_embed"].shape[1] - has_token, file)
     return {**sizes, **own, **images}, weights, file
 
 
@@ -134,83 +119,36 @@ def read_mixer(path: StrPath) -> Timm:
     (tokens_mlp_dim, patches), (channels_mlp_dim, _) = (tensors[name].shape for name in names)
     own = {"tokens_mlp_dim": tokens_mlp_dim, "channels_mlp_dim": channels_mlp_dim}
     own |= {"mlp": "dense", "pooling": "mean"}
-    ratios = [tokens_mlp_dim / sizes["hidden_dim"], channels_mlp_dim / sizes["hidden_dim"]]
-    about = {"num_blocks": sizes["num_layers"], "global_pool": "avg", "mlp_ratio": ratios}
-    images = _images(config, sizes, patches, file, about)
+    images = _images(config, sizes, patches, file)
     return {**sizes, **own, **images}, weights, file
 
 
 def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
-    """Return the tensors, their file, and the arguments and image settings of `config.json`."""
+    """Return the tensors, their file, and the settings in `config.json`."""
     path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(
-            f"`path` must be a folder with {WEIGHTS_FILE}, or that file; names of timm's models "
-            "are not downloaded. Download the files first, for example with "
-            f"`huggingface_hub.snapshot_download`. Received: path={str(path)!r}"
-        )
-    path = path / WEIGHTS_FILE if path.is_dir() else path
+    path = path if path.suffix == ".safetensors" else path / WEIGHTS_FILE
     tensors, config = read_tensors(path), path.with_name(CONFIG_FILE)
     if not config.is_file():
         return tensors, path, {}
-    try:
-        values = json.loads(config.read_text(encoding="utf-8"))
-        said = values.get("pretrained_cfg", values)
-        found = {key: values[key] for key in ("global_pool", "num_features") if key in values}
-        found |= {key: tuple(said[key]) for key in ("mean", "std", "input_size") if key in said}
-        name = str(values.get("architecture", ""))
-        found |= {"act_layer": "quick_gelu"} if "quickgelu" in name else {}
-        return tensors, path, found | dict(values.get("model_args") or {})
-    except (ValueError, AttributeError, TypeError) as error:
+    values = json.loads(config.read_text(encoding="utf-8"))
+    arguments = values.get("model_args") or {}
+    return tensors, path, values.get("pretrained_cfg", {}) | values | arguments
+
+
+def _images(config, sizes, patches, path):
+    """Return the arguments about images, and check settings that the tensors do not show."""
+    side = math.isqrt(patches)
+    size = config.get("img_size", config.get("input_size", (1,))[-2:])
+    kind = "quick_gelu" if "quickgelu" in config.get("architecture", "") else "gelu"
+    activation = config.get("act_layer") or kind
+    if side**2 != patches or np.ptp(size) or activation != "gelu":
         raise ValueError(
-            f"`{config}` must be the JSON file of a model of timm. "
-            f"Received: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _images(config, sizes, patches, path, about):
-    """Return the arguments about images, and check that the configuration can be built.
-
-    `about` holds settings derived from the tensors, by timm's names of arguments.
-    """
-    side, hidden_dim = math.isqrt(patches), sizes["hidden_dim"]
-    about |= {
-        "embed_dim": hidden_dim, "num_features": hidden_dim, "in_chans": sizes["channels"],
-        "patch_size": sizes["patch_size"], "img_size": side * sizes["patch_size"],
-        "num_classes": sizes["num_classes"], "act_layer": "gelu", "norm_layer": "layernorm",
-        "pos_embed": "learn", "final_norm": True,
-    }  # fmt: skip
-    images = {key: config.pop(key) for key in ("mean", "std", "input_size") if key in config}
-    wrong = {
-        name: value
-        for name, value in config.items()
-        if name not in TRAINED_WITH and not _agrees(value, about.get(name, False), hidden_dim)
-    }
-    *_, height, columns = images.pop("input_size", (1, 1))
-    if side**2 != patches or "img_size" not in config and height != columns:
-        wrong["img_size"] = f"a grid of {patches} patches that is not square"
-    if wrong:
-        raise ValueError(
-            "The configuration of timm must describe a network that this class supports. "
-            f"Received: {path} with {', '.join(f'{name}={value}' for name, value in wrong.items())}"
+            "A model of timm must have square images and the activation gelu. "
+            f"Received: {path} with {patches} patches, images of {size}, and {activation}"
         )
-    for key, values in images.items():
-        if len(values) != sizes["channels"] and len(set(values)) == 1:  # of RGB images
-            images[key] = values[:1] * sizes["channels"]
-    default = dict.fromkeys(("mean", "std"), (0.5,) * sizes["channels"])
-    return {**default, **images, "image_size": about["img_size"]}
-
-
-def _agrees(value, built, hidden_dim):
-    """Return whether an argument of timm, which may repeat a size, agrees with the model."""
-    if value is None or built is None:
-        return True
-    if isinstance(value, list | tuple) and not isinstance(built, list):
-        return set(value) == {built}
-    if isinstance(built, float | list):  # ratios of the width
-        units = (hidden_dim * np.atleast_1d(value)).astype(int)
-        return units.tolist() == np.rint(hidden_dim * np.atleast_1d(built)).astype(int).tolist()
-    return value == built
+    half = (0.5,) * sizes["channels"]
+    scale = {name: config.get(name, half) for name in ("mean", "std")}
+    return {**scale, "image_size": side * sizes["patch_size"]}
 
 
 def _parse(tensors, path, wanted, layers, block_layers, tables):
@@ -218,19 +156,15 @@ def _parse(tensors, path, wanted, layers, block_layers, tables):
 
     `wanted` are names of tensors, first that of the kernel of patches.
     """
-    missing = [name for name in wanted if name not in tensors]
-    kernel = tensors.get(wanted[0])
-    if missing or kernel.ndim != 4 or kernel.shape[2] != kernel.shape[3]:
-        raise ValueError(
-            f"`{path}` must contain a model of timm of this kind, with square patches. Received: "
-            f"missing={missing}, patches of the shape {getattr(kernel, 'shape', None)}"
-        )
     blocks = {int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name))}
     weights, _, unknown = weights_of(tensors, layers, "blocks", block_layers, len(blocks), tables)
-    if unknown:
+    missing = [name for name in wanted if name not in tensors]
+    kernel = tensors.get(wanted[0])
+    if missing or unknown or kernel.shape[2] != kernel.shape[3]:
         raise ValueError(
-            f"`{path}` must contain a model of timm of this kind, without unsupported tensors. "
-            f"Received: {unknown[:8]}"
+            f"`{path}` must contain a model of timm of this kind, with square patches and without "
+            f"unsupported tensors. Received: missing={missing}, unsupported={unknown[:8]}, patches "
+            f"of the shape {getattr(kernel, 'shape', None)}"
         )
     sizes = {
         "hidden_dim": kernel.shape[0],

@@ -1,30 +1,22 @@
-"""Load presets: build the model, and read weights files, which are checked first.
+"""Load presets: build the model, and read weights files.
 
 Weights are read and written in memory. On disk, the HDF5 library may crash if the disk is full.
 """
 
-import collections
 import io
 import warnings
-from functools import partial
 from typing import Any
 
-import h5py
 import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Model, StrPath
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_labels, plain
+from keras_permix.utils.checks import plain
 from keras_permix.zoo.presets.folder import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
 from keras_permix.zoo.presets.names import PresetInfo, check_arguments, find_preset, untrained
 from keras_permix.zoo.presets.transfer import HARMLESS, transfer_weights, warn_of_changes
 from keras_permix.zoo.registry import MODELS
-
-HALF = ("float16", "bfloat16")  # dtypes in which finite weights may overflow
-LARGEST_ITEM = 8  # bytes of one number
-LARGEST_CHUNK = 2**20  # numbers in a chunk, if larger than the array
-BFLOAT16_EXPONENT = 0x7F80  # all of its bits are set in NaN and infinity
 
 
 def load_preset(
@@ -37,7 +29,13 @@ def load_preset(
 ) -> Model:
     """Build the model of a preset of class `cls`, or of any; see `ZooModel.from_preset`."""
     info = find_preset(preset, cls)
-    _verify(info, load_weights)
+    if load_weights and (info.files is None or WEIGHTS_FILE not in info.files.names):
+        raise ValueError(
+            f"{untrained(info)}, or in Python pass `load_weights=False` for random weights. "
+            "Received: load_weights=True"
+        )
+    if info.files:
+        info.files.verify(skip=(WEIGHTS_FILE,))  # The weights are verified when they are read.
     model_class = MODELS[info.class_name]
     if labels is not None:
         outputs = "num_classes" if "num_classes" in info.config else "targets"
@@ -55,54 +53,33 @@ def load_preset(
         )
     overrides = _with_own_mixer(config, plain(overrides))
     changed = {key: value for key, value in overrides.items() if config.get(key) != value}
-    stored, model = _build(info, config, overrides, changed, load_weights)
-    if labels is not None:
-        model.labels = labels
     if load_weights and info.files:
+        harmless = changed.keys() <= HARMLESS
+        stored = model = _build_stored(info, {**config, **overrides} if harmless else config)
         content = info.files.content(WEIGHTS_FILE)
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
-        if stored is not model:
+        if not harmless:
+            kept = model_class.keep_arguments(stored.get_config(), overrides)
+            model = model_class.from_config({**config, **kept, **overrides})
             transfer_weights(stored, model, changed, new_head)
             warn_of_changes(config, changed)
-        if model.variable_dtype in HALF:
-            check_finite_weights(model, "Pass a `dtype` with a larger range")
-    if labels is None and not new_head:
-        model.labels = _stored_labels(info, model, changed)
+        check_finite_weights(model, "Pass a `dtype` with a larger range, or train again")
+    else:
+        model = model_class.from_config({**config, **overrides})
+    stored_labels = info.metadata.get("labels") or ()
+    if labels is not None:
+        model.labels = labels
+    elif not new_head and len(stored_labels) == model.output_shape[-1]:
+        model.labels = stored_labels
     return model
-
-
-def _verify(info, load_weights):
-    """Verify `parameter_count`, and all files except the weights, which are verified when read."""
-    files, parameters = info.files, info.parameters or 0
-    if load_weights and (files is None or WEIGHTS_FILE not in files.names):
-        raise ValueError(
-            f"{untrained(info)}, or in Python pass `load_weights=False` for random weights. "
-            "Received: load_weights=True"
-        )
-    if files is None:
-        return
-    size = files.metadata["files"].get(WEIGHTS_FILE, {"bytes": parameters})["bytes"]
-    layers = info.config.get("num_layers", 1)
-    if parameters > 2 * size or isinstance(layers, int) and layers > parameters:
-        raise ValueError(
-            f"`{files.folder / METADATA_FILE}` must give a `parameter_count` of at most 2 per byte "
-            f"of weights and at least 1 per layer. Received: {parameters:,} parameters, "
-            f"{size:,} bytes, {layers:,} layers"
-        )
-    files.verify(skip=(WEIGHTS_FILE,))
 
 
 def _stored_config(info, cls):
     """Return the arguments of a preset, with the texts of its files and without the name."""
     config = {key: value for key, value in info.config.items() if key != "name"}
     for key, file in cls.asset_files.items() if info.files else ():
-        try:
-            found = file in info.files.names
-            config[key] = info.files.content(file).decode("utf-8") if found else None
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"`{info.files.folder / file}` must be UTF-8 text. Received: {error}"
-            ) from error
+        found = file in info.files.names
+        config[key] = info.files.content(file).decode("utf-8") if found else None
     return config
 
 
@@ -122,48 +99,16 @@ def _with_own_mixer(config, changes):
     return changes
 
 
-def _build(info, config, overrides, changed, load_weights):
-    """Return the model that a preset stores, and the model to return, which may be the same."""
-    cls = MODELS[info.class_name]
-    if info.files and set(changed) <= HARMLESS:
-        model = _build_stored(info, config, overrides, load_weights)
-        return model, model
-    stored = _build_stored(info, config) if load_weights else None
-    kept = cls.keep_arguments(stored.get_config(), overrides) if stored else {}
-    return stored, cls.from_config({**config, **kept, **overrides})
-
-
-def _build_stored(info, config, overrides=None, load_weights=True):
+def _build_stored(info, config):
     """Build the model of a preset, which must have the listed number of parameters."""
-    cls, path = MODELS[info.class_name], info.files.folder / CONFIG_FILE
-    make = partial(cls.from_config, {**config, **(overrides or {})})
-    try:
-        model = running.made_to_be_read(make) if load_weights else make()
-    except Exception as error:  # Layers and backends raise different errors for wrong values.
-        if overrides:
-            raise
-        raise ValueError(
-            f"`{path}` must contain a valid configuration of {cls.__name__}. "
-            f"Received: {type(error).__name__}: {error}"
-        ) from error
+    cls = MODELS[info.class_name]
+    model = running.made_to_be_read(lambda: cls.from_config(config))
     if model.count_params() != info.parameters:
         raise ValueError(
             f"The `parameter_count` of {info.files.folder / METADATA_FILE} must be that of the "
-            f"model in {path}, {model.count_params():,}. Received: {info.parameters:,}"
+            f"model in its {CONFIG_FILE}, {model.count_params()}. Received: {info.parameters}"
         )
     return model
-
-
-def _stored_labels(info, model, changed):
-    """Return the labels of a preset, or `None` for a model with another head."""
-    try:
-        return check_labels(info.metadata.get("labels"), model.output_shape[-1])
-    except ValueError as error:
-        if set(changed) <= HARMLESS:
-            raise ValueError(
-                f"`{info.files.folder / METADATA_FILE}` must name the outputs of its model. {error}"
-            ) from error
-        return None
 
 
 class _WeightsFile(io.BytesIO):
@@ -184,9 +129,7 @@ def weights_content(model: Model) -> bytes:
 
 
 def load_weights_content(model: Model, content: bytes, path: StrPath) -> None:
-    """Load the bytes of a weights file, which must contain exactly the weights of the model.
-
-    Shapes are compared before an array is read.
+    """Load the bytes of a weights file; Keras checks the paths and shapes of the weights.
 
     Args:
         model: A built model. If it is compiled, the optimizer state is loaded as well.
@@ -194,60 +137,12 @@ def load_weights_content(model: Model, content: bytes, path: StrPath) -> None:
         path: Path of the file, for the error.
     """
     try:
-        with h5py.File(io.BytesIO(content)) as file:
-            _check_datasets(file, model)
-        model.load_weights(_WeightsFile(content))  # Keras checks the paths.
+        model.load_weights(_WeightsFile(content))
     except Exception as error:  # h5py raises many kinds of errors for damaged files.
-        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
         raise ValueError(
-            f"`{path}` must contain exactly the weights of its model, all finite; it is damaged or "
-            f"of another model. Copy or download it again. Received: {kind}{error}"
+            f"`{path}` must contain the weights of its model; it is damaged or of another model. "
+            f"Copy or download it again. Received: {type(error).__name__}: {error}"
         ) from error
-
-
-def _check_datasets(file, model):
-    """Check that arrays have the shapes of the model's weights, before any is read."""
-    found, compiled = {}, getattr(model, "optimizer", None) is not None
-
-    def visit(name, item):  # follows no links
-        # The arrays of an optimizer are unknown.
-        if isinstance(item, h5py.Dataset) and not (compiled and name.startswith("optimizer/")):
-            found[name] = item
-
-    file.visititems(visit)
-    for name, dataset in found.items():
-        if not _is_plain(dataset):
-            raise ValueError(f"`{name}`, {dataset.dtype}, which is not a plain array")
-    needed = collections.Counter(
-        (tuple(weight.shape), "float" in keras.backend.standardize_dtype(weight.dtype))
-        for weight in model.weights
-    )
-    for name, dataset in sorted(found.items()):
-        # Keras stores bfloat16 as two opaque bytes.
-        key = dataset.shape, dataset.dtype.kind in "fV"
-        if not needed[key]:
-            raise ValueError(
-                f"`{name}`, {dataset.dtype} of shape {dataset.shape}, which belongs to no layer"
-            )
-        needed[key] -= 1
-    if missing := [shape for shape, _ in needed.elements()]:
-        raise ValueError(f"a file without {len(missing)} weights, of shapes {missing[:4]}")
-    for name, dataset in found.items():
-        value = np.asarray(dataset[()])
-        if value.dtype.kind == "V":
-            finite = (value.view("uint16") & BFLOAT16_EXPONENT) != BFLOAT16_EXPONENT
-        else:
-            finite = np.isfinite(value)
-        if not finite.all():
-            raise ValueError(f"`{name}`, which is not finite")
-
-
-def _is_plain(dataset):
-    kind, size = dataset.dtype.kind, dataset.dtype.itemsize
-    right = dataset.dtype == "V2" if kind == "V" else kind in "fiub" and size <= LARGEST_ITEM
-    chunk = int(np.prod(dataset.chunks or 0))
-    right = right and chunk <= max(dataset.size, LARGEST_CHUNK)
-    return right and not dataset.external and not dataset.is_virtual
 
 
 def check_finite_weights(

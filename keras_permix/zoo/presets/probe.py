@@ -9,7 +9,6 @@ from keras_permix.ops.backend import running
 from keras_permix.zoo.presets.load import is_quantized, load_preset
 from keras_permix.zoo.presets.names import PresetInfo, preset_info
 
-KEYS = ("seed", "batch", "outputs", "atol")
 ATOL = 1e-4
 # Quantized models round activations, so that a different last bit can change a whole level.
 QUANTIZED_ATOL = 2e-2
@@ -31,19 +30,9 @@ def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
     probe = info.metadata.get("probe")
     if probe is None:
         raise ValueError(f"The preset must have a probe and weights. Received: {info.name}")
-    if missing := [key for key in KEYS if not isinstance(probe, dict) or key not in probe]:
-        raise ValueError(
-            f"The probe of a preset must contain {', '.join(KEYS)}. "
-            f"Received: {info.name} with a probe without {', '.join(missing)}"
-        )
     dtype: dict[str, Any] = {} if is_quantized(info.config) else {"dtype": "float32"}
     expected = np.asarray(probe["outputs"])
     found = _outputs(load_preset(None, info, **dtype), probe["seed"], probe["batch"])
-    if found.shape != expected.shape:
-        raise ValueError(
-            f"The outputs of the model must have the shape of the probe, {expected.shape}. "
-            f"Received: {found.shape}"
-        )
     return float(np.abs(found - expected).max()), probe["atol"]
 
 

@@ -20,11 +20,6 @@ FITTED = {
     *("keep_unused_params", "ragged", "fused", "domain"),
 }
 SHOWN = 200  # characters of an argument in a warning
-RULE = (
-    "Weights of a preset support another head, sizes that the model can resize, and arguments that "
-    "do not change the shapes of weights. To change others, start from random weights: with "
-    "`load_weights=False` in Python, or without `init` in a recipe."
-)
 
 
 def transfer_weights(
@@ -37,11 +32,6 @@ def transfer_weights(
     `ZooModel.transfer_weight`. Errors name `overrides`, the arguments that differ.
     """
     weights = {weight.path: weight for weight in source.weights}
-    blocks = {path.split("/")[0] for path in weights if path.startswith("block_")}
-    if lost := blocks - {weight.path.split("/")[0] for weight in target.weights}:
-        raise ValueError(
-            f"{RULE} Received: {overrides}, with which {', '.join(sorted(lost))} would be left out"
-        )
     new_head = new_head or source.output_shape != target.output_shape
     for weight in target.weights:
         if new_head and weight.path.startswith("head/"):
@@ -52,7 +42,10 @@ def transfer_weights(
             value = target.transfer_weight(weight, value, source)
         if value is None or tuple(value.shape) != tuple(weight.shape):
             raise ValueError(
-                f"{RULE} Received: {overrides}, with which `{weight.path}` is "
+                "Weights of a preset support another head, sizes that the model can resize, and "
+                "arguments that do not change the shapes of weights. To change others, start from "
+                "random weights: with `load_weights=False` in Python, or without `init` in a "
+                f"recipe. Received: {overrides}, with which `{weight.path}` is "
                 f"{tuple(weight.shape)} instead of {None if value is None else tuple(value.shape)}"
             )
         assign_copy(weight, value)

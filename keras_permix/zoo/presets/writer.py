@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import io
 import json
-import math
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.utils.checks import check_choice, check_labels, check_names
-from keras_permix.utils.files import LEFTOVER, replacing_folder, write_bytes
+from keras_permix.utils.files import LEFTOVER, replacing_folder, sha256_of, write_bytes
 from keras_permix.zoo.presets.folder import (
     CONFIG_FILE,
     METADATA_FILE,
@@ -22,8 +21,6 @@ from keras_permix.zoo.presets.folder import (
     PRESET_FILES,
     TASK_FILE,
     WEIGHTS_FILE,
-    check_file_names,
-    entry_of,
     open_preset,
 )
 from keras_permix.zoo.presets.load import (
@@ -32,7 +29,7 @@ from keras_permix.zoo.presets.load import (
     load_weights_content,
     weights_content,
 )
-from keras_permix.zoo.presets.names import check_plain, model_class
+from keras_permix.zoo.presets.names import check_plain
 from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
 from keras_permix.zoo.registry import MODELS
 
@@ -47,7 +44,6 @@ def save_preset(
     folder: StrPath,
     *,
     weights_dtype: str | None = None,
-    urls: dict[str, str] | None = None,
     **metadata: Any,
 ) -> None:
     """Write `model` as a preset; see `ZooModel.save_to_preset`."""
@@ -57,9 +53,7 @@ def save_preset(
     if metadata.get("labels") is None:
         metadata["labels"] = model.labels
     metadata["labels"] = check_labels(metadata["labels"], model.output_shape[-1])
-    with _explained(folder):
-        _check_replaceable(folder)
-    check_finite_weights(model)
+    _check_replaceable(Path(folder))
     objects = {
         CONFIG_FILE: spec,
         TASK_FILE: {"task": model.task, **model.describe_output(), "labels": metadata["labels"]},
@@ -67,20 +61,17 @@ def save_preset(
     if model.preprocessor is not None:
         layer = keras.layers.serialize(model.preprocessor)
         objects[PREPROCESSOR_FILE] = {key: layer[key] for key in spec}
-    assets = model.assets()
-    if wrong := sorted(set(assets) & set(PRESET_FILES)):
-        raise ValueError(f"`model.assets()` may not replace {wrong[0]}. Received: {wrong}")
-    contents = {name: json_content(value, name) for name, value in objects.items()} | assets
+    contents = {name: _json_content(value) for name, value in objects.items()} | model.assets()
     contents[WEIGHTS_FILE] = pack_weights(weights_content(model), weights_dtype)
-    check_file_names(contents, "`model.assets()`")
-    files = {name: entry_of(content) for name, content in sorted(contents.items())}
-    check_names("`urls`", urls or {}, files)
-    for name, url in (urls or {}).items():
-        files[name]["url"] = url
+    files = {
+        name: {"bytes": len(content), "sha256": sha256_of(content)}
+        for name, content in sorted(contents.items())
+    }
     quantized = is_quantized(spec["config"])
     config = spec["config"] if quantized else {**spec["config"], "dtype": "float32"}
-    stored = model_class(spec, CONFIG_FILE).from_config(config)
+    stored = type(model).from_config(config)
     load_weights_content(stored, contents[WEIGHTS_FILE], WEIGHTS_FILE)
+    check_finite_weights(stored, "Train again, or pass a `weights_dtype` with a larger range")
     about = {
         "keras_version": keras.__version__,
         "parameter_count": stored.count_params(),
@@ -90,12 +81,11 @@ def save_preset(
         **{key: metadata.get(key) for key in METADATA_KEYS},
         "probe": make_probe(stored, QUANTIZED_ATOL if quantized else ATOL),
     }
-    contents[METADATA_FILE] = json_content(about, METADATA_FILE)
-    with _explained(folder), replacing_folder(folder) as partial:
+    contents[METADATA_FILE] = _json_content(about)
+    with replacing_folder(folder) as partial:
         for name, content in contents.items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             write_bytes(partial / name, content)
-        _check_replaceable(folder)
 
 
 def _serialize_model(model: Model) -> dict[str, Any]:
@@ -117,21 +107,11 @@ def _serialize_model(model: Model) -> dict[str, Any]:
     }
 
 
-def json_content(value: Any, name: str) -> bytes:
-    """Return an object as the bytes of an indented JSON file; NaN and infinity raise ValueError."""
-    value = json.loads(json.dumps(value, default=lambda array: array.tolist()))
-    if wrong := _first_not_finite(value):
-        raise ValueError(f"`{name}` must contain only finite numbers. Received: {wrong}")
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
-
-
-def _first_not_finite(value, where=""):
-    """Return the path and value of the first number that is not finite, or None."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{where.lstrip('.')} = {value}"
-    parts = value.items() if isinstance(value, dict) else ()
-    parts = enumerate(value) if isinstance(value, list) else parts
-    return next(filter(None, (_first_not_finite(v, f"{where}.{k}") for k, v in parts)), None)
+def _json_content(value):
+    text = json.dumps(
+        value, indent=2, ensure_ascii=False, allow_nan=False, default=lambda array: array.tolist()
+    )
+    return (text + "\n").encode("utf-8")
 
 
 def pack_weights(content: bytes, dtype: str | None = None) -> bytes:
@@ -156,20 +136,13 @@ def _copy_group(old, new, dtype):
             continue
         value = item[()]
         if dtype and value.dtype.kind == "f":
-            if np.abs(value).max(initial=0) > np.finfo(dtype).max:
-                raise ValueError(
-                    f"`weights_dtype` must represent every weight. Received: {dtype} for "
-                    f"{item.name} with values up to {np.abs(value).max()}"
-                )
-            value = value.astype(dtype)
+            with np.errstate(over="ignore"):
+                value = value.astype(dtype)
         new.create_dataset(name, data=value).attrs.update(item.attrs)
 
 
 def _check_replaceable(folder):
     """Check that a folder holds only files of a preset, which may be removed."""
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is a file")
     known = set(PRESET_FILES)
     with contextlib.suppress(OSError, ValueError):  # no preset, or a damaged one
         known |= set(open_preset(folder).names)
@@ -184,14 +157,3 @@ def _check_replaceable(folder):
             "`folder` must be new, empty, or a preset, which is replaced. "
             f"Received: {folder} with {sorted(foreign)[:8]}"
         )
-
-
-@contextlib.contextmanager
-def _explained(folder):
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            "`folder` must be a writable folder. Choose another folder, or free disk space. "
-            f"Received: {folder} ({error.__cause__ or error})"
-        ) from error

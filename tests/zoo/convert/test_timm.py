@@ -189,11 +189,7 @@ def changed(**tensors):
 @pytest.mark.parametrize(
     ("tensors", "arguments", "message"),
     [
-        (
-            changed(reg_token=np.ones((1, 4, WIDTH), "f4")),
-            {},
-            "without unsupported tensors.*reg_token",
-        ),
+        (changed(reg_token=np.ones((1, 4, WIDTH), "f4")), {}, "unsupported=.'reg_token"),
         (changed(blocks__1__ls1__gamma=np.ones(WIDTH, "f4")), {}, "blocks.1.ls1.gamma"),
         (changed(blocks__1__norm2__bias=None), {}, "missing=.'block_1/mlp_norm/beta"),
         (changed(pos_embed=None), {}, "missing=.'pos_embed'.*patches of the shape .12, 3, 4, 4"),
@@ -218,29 +214,20 @@ def test_permuting_classes_raise_with_suggestion(tmp_path):
         CSPViT.from_timm(write(tmp_path, vit()), num_heads=3)
     with pytest.raises(ValueError, match="MLP-Mixers are dense.*ButterflyMixer.from_timm"):
         ButterflyMixer.from_timm(write(tmp_path, mixer()))
-    with pytest.raises(FileNotFoundError, match="`path` must be a folder.* path='vit_tiny'"):
+    with pytest.raises(FileNotFoundError, match="not downloaded. Received: no file vit_tiny"):
         ViT.from_timm("vit_tiny")
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_args": {"img_size": [8, 18]}}, r"img_size=\[8, 18\]"),
-        ({"pretrained_cfg": {"input_size": [3, 4, 36]}}, "9 patches that is not square"),
+        ({"model_args": {"img_size": [8, 18]}}, r"images of \[8, 18\]"),
+        ({"pretrained_cfg": {"input_size": [3, 4, 36]}}, r"9 patches, images of \[4, 36\]"),
         ({"global_pool": "avg"}, "global_pool='avg', a class token and a norm before"),
         ({"global_pool": "map"}, "global_pool='map'"),
         ({"model_args": {"global_pool": "avg", "fc_norm": False}}, "global_pool='avg'"),
-        ({"model_args": {"num_heads": 4}}, "`num_heads` must be 4, as in"),
-        ({"model_args": {"act_layer": "quick_gelu"}}, "act_layer=quick_gelu"),
-        ({"architecture": "vit_base_patch32_clip_quickgelu_224"}, "act_layer=quick_gelu"),
-        ({"model_args": {"norm_layer": "rmsnorm"}}, "norm_layer=rmsnorm"),
-        ({"model_args": {"in_chans": 4}}, "in_chans=4"),
-        ({"model_args": {"mlp_ratio": 4}}, "mlp_ratio=4"),
-        ({"model_args": {"qk_norm": True, "depth": DEPTH}}, "qk_norm=True"),
-        ({"model_args": {"depth": 3}}, "depth=3"),
-        ({"model_args": {"patch_size": [4, 8]}}, r"patch_size=\[4, 8\]"),
-        ({"model_args": {"reg_tokens": 4}}, "reg_tokens=4"),
-        ({"model_args": {"class_token": False}}, "class_token=False"),
+        ({"model_args": {"act_layer": "quick_gelu"}}, "gelu. Received: .* and quick_gelu"),
+        ({"architecture": "vit_base_patch32_clip_quickgelu_224"}, "and quick_gelu"),
     ],
 )
 def test_unsupported_config_raises(config, message, tmp_path):
@@ -257,7 +244,7 @@ def test_channels_and_heads_from_config(channels, tmp_path):
         mlp_ratio=20 / WIDTH, embed_dim=WIDTH, depth=DEPTH, drop_path_rate=0.1, act_layer="gelu",
         norm_layer=None, qkv_bias=True, init_values=None, reg_tokens=0, dynamic_img_size=True,
     )  # fmt: skip
-    cfg = dict(mean=[0.4] * 3, std=[0.2] * 3, input_size=[3, 12, 12])
+    cfg = dict(mean=[0.4] * channels, std=[0.2] * channels, input_size=[3, 12, 12])
     folder = write(
         tmp_path, tensors, global_pool="token", num_features=WIDTH, num_classes=CLASSES,
         model_args=arguments, pretrained_cfg=cfg,
@@ -269,7 +256,7 @@ def test_channels_and_heads_from_config(channels, tmp_path):
 
 def test_mlp_mixer_config_is_checked(tmp_path):
     folder = write(tmp_path, mixer(), model_args={"act_layer": "silu"}, global_pool="avg")
-    with pytest.raises(ValueError, match="act_layer=silu"):
+    with pytest.raises(ValueError, match="and silu"):
         MLPMixer.from_timm(folder)
     arguments = dict(num_blocks=DEPTH, mlp_ratio=[0.5, 20 / WIDTH], img_size=12)
     assert MLPMixer.from_timm(write(tmp_path, mixer(), model_args=arguments, global_pool="avg"))

@@ -238,7 +238,7 @@ def test_array_arguments_match_lists(tmp_path):
             {"pooling": "cls", "mixer": {"name": "csp", "group_size": 1}},
             r"`position_embedding/table` is \(1, 17, 8\) instead of None",
         ),
-        ({"image_size": 9}, r"`patch_size` must divide `image_size`"),
+        ({"image_size": 9}, "`patch_size` must divide `image_size`"),
     ],
 )  # fmt: skip
 def test_overrides_incompatible_with_weights_raise(preset, overrides, message):

@@ -95,21 +95,19 @@ def test_wrong_class_raises(preset):
     refuses("vit/test", ValueError, "loads presets of CSPViT. For a preset of ViT")
 
 
-@pytest.mark.parametrize(
-    "name", ["../preset/config.json", "/etc/passwd", "a/../b", "..", "C:\\x", "..\\x", "", ".x"]
-)
+@pytest.mark.parametrize("name", ["../config.json", "/etc/passwd", ".."])
 def test_path_outside_folder_raises(preset, name):
     def change(metadata):
         metadata["files"][name] = metadata["files"]["config.json"]
 
     edit_json(preset / "metadata.json", change)
-    refuses(preset, ValueError, "may only name files inside its folder.* Received: ")
+    refuses(preset, ValueError, "must lie inside its folder. Received: ")
 
 
 def test_link_outside_folder_raises(preset, tmp_path):
     shutil.move(preset / "model.weights.h5", tmp_path / "outside.h5")
     (preset / "model.weights.h5").symlink_to(tmp_path / "outside.h5")
-    refuses(preset, ValueError, "must lie inside its folder. Received: .*a link to .*outside.h5")
+    refuses(preset, ValueError, "must lie inside its folder. Received: .*, which is .*outside.h5")
 
 
 @pytest.mark.parametrize(
@@ -146,27 +144,6 @@ def test_configuration_with_foreign_object_raises(preset, spy, key):
     refuses(preset, ValueError, "may name only objects that are Keras' dtype policies. Received: ")
 
 
-def test_configuration_of_newer_version_raises(preset):
-    edit_json(preset / "config.json", lambda config: config["config"].update(turbo=True))
-    list_anew(preset, "config.json")
-    refuses(preset, ValueError, r"newer keras_permix. Received: .*\['turbo'\]")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda m: m.pop("files"), "must list the preset's `files`"),
-        (lambda m: m["files"].pop("config.json"), "must list `config.json`"),
-        (lambda m: m["files"]["config.json"].update(sha256="abc"), "64 lower-case hex digits"),
-        (lambda m: m["files"]["config.json"].update(bytes="many"), r"bytes \(an integer\)"),
-        (lambda m: m["files"].update({"config.json": None}), r"bytes \(an integer\)"),
-    ],
-)  # fmt: skip
-def test_incomplete_metadata_raises(preset, change, message):
-    edit_json(preset / "metadata.json", change)
-    refuses(preset, ValueError, message + ".* Received: ")
-
-
 def test_metadata_list_raises(preset):
     (preset / "metadata.json").write_text("[]")
     refuses(preset, ValueError, "must contain a JSON object. Received: a list")
@@ -175,7 +152,7 @@ def test_metadata_list_raises(preset):
 def test_unwritable_target_raises(tmp_path):
     (tmp_path / "file").write_text("in the way")
     for target in (tmp_path / "file", tmp_path / "file" / "preset"):
-        with pytest.raises(OSError, match="`folder` must be a writable folder.*file"):
+        with pytest.raises(OSError, match="(Not a directory|File exists): .*file"):
             tiny().save_to_preset(target)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -206,7 +183,6 @@ def test_failed_save_keeps_old_preset(preset, monkeypatch):
         ({"weights_dtype": "int4"}, "`weights_dtype` must be one of .*='int4'"),
         ({"label": ["a"]}, r"`metadata` accepts .*Did you mean `labels`.* Received: \['label'\]"),
         ({"labels": ["a"]}, "one name per class or output.*1 labels for 3 outputs"),
-        ({"urls": {"a.h5": "https://x"}}, r"`urls` accepts .*weights.h5.* Received: \['a.h5'\]"),
     ],
 )  # fmt: skip
 def test_invalid_save_arguments_raise(tmp_path, kwargs, message):
@@ -219,7 +195,7 @@ def test_weights_too_large_for_float16_raise(tmp_path):
     model = tiny()
     model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
     with pytest.raises(
-        ValueError, match="`weights_dtype` must represent every weight.*float16 .*1000000"
+        ValueError, match="must be finite.* `weights_dtype` .* `head/bias` with inf"
     ):
         model.save_to_preset(tmp_path / "preset", weights_dtype="float16")
     assert not list(tmp_path.iterdir())
@@ -232,28 +208,6 @@ def test_saving_user_subclass_raises(tmp_path):
     model = Mine(image_size=8, patch_size=2, num_classes=3, hidden_dim=8, num_layers=1, mlp_dim=8)
     with pytest.raises(ValueError, match="A preset must be of a class of keras_permix.zoo.*Mine"):
         model.save_to_preset(tmp_path / "preset")
-
-
-def test_preset_none_raises():
-    with pytest.raises(ValueError, match="`preset` must be a name, a folder or a handle.*: None"):
-        zoo.CSPViT.from_preset(None)
-
-
-def test_oversized_asset_raises(preset):
-    def grow(metadata):
-        metadata["files"]["config.json"]["bytes"] = 2**26 + 1
-
-    edit_json(preset / "metadata.json", grow)
-    refuses(preset, ValueError, "`config.json` .* at most 67,108,864 bytes. Received: 67,1")
-
-
-@pytest.mark.parametrize(("layers", "parameters"), [(10**9, None), (10**9, 10**9 + 1)])
-def test_more_layers_than_parameters_raise(preset, layers, parameters):
-    edit_json(preset / "config.json", lambda spec: spec["config"].update(num_layers=layers))
-    list_anew(preset, "config.json")
-    if parameters:
-        edit_json(preset / "metadata.json", lambda m: m.update(parameter_count=parameters))
-    refuses(preset, ValueError, "must give a `parameter_count` .*Received: .*1,000,000,000 layers")
 
 
 def test_weights_overflowing_model_dtype_raise(tmp_path):

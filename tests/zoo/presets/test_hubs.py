@@ -1,7 +1,6 @@
 """Test downloads from and uploads to hubs, with their packages and a local server."""
 
 import importlib.util
-import json
 import sys
 
 import numpy as np
@@ -100,27 +99,11 @@ def test_corrupt_file_raises(hub, handle):
         zoo.CSPViT.from_preset(handle)
 
 
-def test_file_of_wrong_size_is_not_downloaded(hub):
-    hub.files["model.weights.h5"] += bytes(2**20)
-    with pytest.raises(ValueError, match=r"`model.weights.h5` must have .* It was not downloaded."):
-        zoo.CSPViT.from_preset(require_package(HF))
-    assert hub.fetched == ["metadata.json"]
-
-
 def test_cached_preset_loads_offline(hub):
     hub.files[".gitattributes"] = b"of the hub"  # not downloaded
     zoo.CSPViT.from_preset(require_package(HF))
     hub.refusal = 503
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(HF)), logits(tiny()))
-
-
-def test_file_with_url_is_not_requested_from_kaggle(hub):
-    metadata = json.loads(hub.files["metadata.json"])
-    del metadata["files"]["config.json"]["url"]  # optional
-    metadata["files"]["model.weights.h5"]["url"] = "https://198.51.100.1:9/model.weights.h5"
-    hub.files["metadata.json"] = json.dumps(metadata).encode()
-    with pytest.raises(ValueError, match="network.*:9/model"):
-        zoo.CSPViT.from_preset(require_package(KAGGLE))
 
 
 @pytest.mark.parametrize("handle", PACKAGES)
@@ -132,10 +115,4 @@ def test_missing_package_raises(handle, monkeypatch):
     with pytest.raises(ImportError, match=message):
         zoo.CSPViT.from_preset(handle)
     with pytest.raises(ImportError, match=message):
-        tiny().upload_preset(handle)
-
-
-@pytest.mark.parametrize("handle", ["hf://model", "kaggle://me/model", "https://example.org/m"])
-def test_upload_to_invalid_handle_raises(handle):
-    with pytest.raises(ValueError, match="`handle` must be one of hf://USER/MODEL, kaggle://"):
         tiny().upload_preset(handle)

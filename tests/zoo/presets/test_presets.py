@@ -58,8 +58,7 @@ def test_float16_storage(tmp_path):
 def test_metadata(tmp_path):
     model = tiny()
     known = dict(labels=["a", "b", "c"], data="toys", license="MIT", scores={"toys/test/top1": 0.5})
-    urls = {"model.weights.h5": "https://example.org/w"}
-    model.save_to_preset(tmp_path / "preset", urls=urls, **known)
+    model.save_to_preset(tmp_path / "preset", **known)
     files = {path.name: path for path in (tmp_path / "preset").iterdir()}
     assert sorted(files) == sorted(
         ["config.json", "metadata.json", "model.weights.h5", "preprocessor.json", "task.json"]
@@ -69,7 +68,6 @@ def test_metadata(tmp_path):
         name: {
             "bytes": len(path.read_bytes()),
             "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-            "url": urls.get(name),
         }
         for name, path in files.items()
     }
