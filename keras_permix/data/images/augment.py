@@ -69,6 +69,14 @@ class Augmentation:
 
     Args:
         spec, seed, num_classes: As in `make_augmentation`.
+
+    Example:
+
+    >>> augment = Augmentation({"flip": True}, seed=0, num_classes=10)
+    >>> images = np.random.default_rng(0).integers(256, size=(8, 4, 4, 3), dtype="uint8")
+    >>> once, again = (augment(images, np.arange(8), epoch=0, index=0)[0] for _ in range(2))
+    >>> bool((once == again).all()), bool((once == images).all())
+    (True, False)
     """
 
     def __init__(self, spec: dict[str, Any], seed: int, num_classes: int) -> None:
