@@ -10,7 +10,13 @@ import numpy as np
 
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_choice, check_integer, check_names, import_extra
+from keras_permix.utils.checks import (
+    check_choice,
+    check_integer,
+    check_names,
+    check_positive,
+    import_extra,
+)
 
 # Separates the random numbers of augmentation from those of the order, for the same seed.
 STREAM = 1
@@ -29,8 +35,8 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
       They transform images, not labels. Each batch sets their seeds; layers of keras-cv also
       draw from the global generator of TensorFlow;
     - `erasing`: probability of filling a random rectangle with noise;
-    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, at most 1.
-      With both, each batch uses one of them, chosen at random.
+    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight. With both, each batch
+      uses one of them, chosen at random.
 
     Args:
         spec: Dict of entries.
@@ -90,7 +96,8 @@ class Augmentation:
             # Keras draws the probability between two numbers, here equal.
             erasing = {"factor": (spec["erasing"], spec["erasing"])}
             self.layers.append(_make_layer({"class_name": "RandomErasing", "config": erasing}))
-        self.mixing = [(key, spec[key]) for key in ("mixup", "cutmix") if key in spec]
+        kinds = [key for key in ("mixup", "cutmix") if key in spec]
+        self.mixing = [(key, check_positive(key, spec[key])) for key in kinds]
 
     def __call__(
         self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Real
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
@@ -33,8 +34,9 @@ class RandAugment:
     """
 
     def __init__(self, num_ops: int = 2, factor: float = 0.3) -> None:
-        if not 0 <= factor <= 1:
-            raise ValueError(f"`factor` must be from 0 to 1. Received: factor={factor}")
+        is_share = isinstance(factor, Real) and 0 <= factor <= 1
+        if not is_share:
+            raise ValueError(f"`factor` must be a number from 0 to 1. Received: factor={factor!r}")
         self.num_ops, self.factor = num_ops, factor
 
     def __call__(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:

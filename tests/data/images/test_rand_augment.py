@@ -161,5 +161,5 @@ def test_empty_batch():
 
 @pytest.mark.parametrize("factor", [-0.1, 9])
 def test_factor_out_of_range_raises(factor):
-    with pytest.raises(ValueError, match=f"`factor` must be from 0 to 1.*factor={factor}"):
+    with pytest.raises(ValueError, match=f"`factor` must be a number from 0 to 1.*factor={factor}"):
         RandAugment(2, factor)
