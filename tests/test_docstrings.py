@@ -65,7 +65,14 @@ def sections(node):
                 yield "Returns:"
         if any(isinstance(part, ast.Raise) and part.exc for part in found):
             yield "Raises:"
-    yield "Example:"
+    if not is_variant(node):
+        yield "Example:"
+
+
+def is_variant(node):
+    """Return whether a class only sets attributes of its base classes, such as a name."""
+    body = node.body[1:] if isinstance(node, ast.ClassDef) and node.bases else []
+    return bool(body) and all(isinstance(part, ast.Assign) for part in body)
 
 
 def test_public_names_are_documented():

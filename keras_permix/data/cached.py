@@ -1,7 +1,6 @@
 """Cache arrays in files, and draw random ones in parallel."""
 
 import itertools
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,17 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from keras_permix.utils.files import (
-    cache_folder,
-    replacing_file,
-    replacing_folder,
-    sha256_of,
-    write_text,
-)
+from keras_permix.utils.files import cache_folder, replacing_file, replacing_folder, sha256_of
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 MANY = 10_000  # samples; smaller sets are not cached
-LIST = "arrays.json"  # the names of the files
 ROUND = 8  # draws per list
 
 
@@ -46,7 +38,6 @@ def cached_arrays(
             for key, array in arrays.items():
                 with replacing_file(partial / f"{key}.npy") as file:
                     np.save(file, array, allow_pickle=False)
-            write_text(partial / LIST, json.dumps([f"{key}.npy" for key in arrays]))
     except OSError as error:
         warnings.warn(
             f"{name} is not cached: {folder} cannot be written ({error}). Set `KERAS_HOME` to "
@@ -69,12 +60,9 @@ def draw_rounds(draw: Callable[[np.random.Generator], Any], seed: int) -> Iterat
 
 
 def _read(folder: Path) -> Arrays | None:
-    """Read the arrays of a folder; return `None` if one is missing or truncated."""
+    """Read the arrays of a folder; return `None` if there is no array, or one is truncated."""
     try:
-        names = json.loads((folder / LIST).read_text(encoding="utf-8"))
-        return {
-            name.removesuffix(".npy"): np.load(folder / name, mmap_mode="r", allow_pickle=False)
-            for name in names
-        }
+        found = {path.stem: np.load(path, mmap_mode="r") for path in folder.glob("*.npy")}
     except (OSError, ValueError, EOFError):
         return None
+    return found or None

@@ -71,9 +71,6 @@ def find_layout(data_dir, layouts, or_none=False):
 def read_file(path):
     """Read a data file, and check the SHA-256 of known files."""
     path = Path(path)
-    if not path.is_file():
-        where = "" if path.is_absolute() else f", in {Path.cwd()}"
-        raise FileNotFoundError(f"The data file must exist. Received: {path}{where}")
     if path.name not in SHA256:
         return path.read_bytes()
     return read_with_sha256(path, SHA256[path.name])

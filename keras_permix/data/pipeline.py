@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_permix.data.dataset import size_of, take
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_integer, check_positive_or_none
+from keras_permix.utils.checks import check_integer
 
 # (inputs, targets, epoch, index of the batch) -> (inputs, targets)
 Augment: TypeAlias = Callable[[Any, Any, int, int], tuple[Any, Any]]
@@ -56,7 +56,7 @@ class Pipeline(keras.utils.PyDataset):
         Each item is a batch `(inputs, targets)`.
 
     Raises:
-        ValueError: If sizes do not match, or an argument or a class is out of range.
+        ValueError: If sizes do not match, or a class is out of range.
 
     Example:
 
@@ -85,21 +85,23 @@ class Pipeline(keras.utils.PyDataset):
         threads: int = 1,
     ) -> None:
         super().__init__()
-        _check_sizes(inputs, batch_size, drop_remainder, steps)
+        full, rest = divmod(size_of(inputs), check_integer("batch_size", batch_size))
+        self._batches_of_a_pass = full + (rest > 0 and not drop_remainder)
+        if not self._batches_of_a_pass:
+            raise ValueError(
+                "`inputs` must contain at least one sample, and `batch_size` samples if an "
+                "incomplete batch is dropped, as in training. "
+                f"Received: {size_of(inputs)} samples, batch_size={batch_size}"
+            )
+        self._steps = steps or self._batches_of_a_pass
         if not hasattr(inputs, "read"):
             targets = _checked_targets(inputs, targets, num_classes)
-        check_integer("seed", seed, least=0)
-        check_integer("epoch", epoch, least=0)
         self.inputs, self.targets = inputs, targets
         fixed = running.batches_have_one_shape() and hasattr(inputs, "of_one_shape")
         self._source = inputs.of_one_shape() if fixed else inputs
         self.batch_size, self.num_classes = batch_size, num_classes
         self.shuffle, self.seed = shuffle, seed
         self.augment = augment
-        self.drop_remainder = drop_remainder
-        full, rest = divmod(size_of(inputs), batch_size)
-        self._batches_of_a_pass = full + (rest > 0 and not drop_remainder)
-        self._steps = steps or self._batches_of_a_pass
         self.epoch = epoch
         self.shard = shard
         self.threads = threads
@@ -131,20 +133,6 @@ class Pipeline(keras.utils.PyDataset):
     def _pass(self, epoch, index):
         """Return the pass of a batch, and its index in that pass."""
         return divmod(epoch * len(self) + index, self._batches_of_a_pass)
-
-    @property
-    def shard(self) -> tuple[int, int]:
-        """Return `(index, count)`, the part of each batch to return."""
-        return self._shard
-
-    @shard.setter
-    def shard(self, shard: tuple[int, int]) -> None:
-        index, count = shard
-        if not 0 <= index < count:
-            raise ValueError(
-                f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard}"
-            )
-        self._shard = index, count
 
     def on_epoch_end(self) -> None:
         self.epoch += 1
@@ -191,18 +179,6 @@ class Pipeline(keras.utils.PyDataset):
         if self.augment is None:
             return inputs, targets
         return self.augment(inputs, targets, epoch, index)
-
-
-def _check_sizes(inputs, batch_size, drop_remainder, steps):
-    check_positive_or_none("steps", steps)
-    check_integer("batch_size", batch_size)
-    if not size_of(inputs):
-        raise ValueError("`inputs` must contain at least one sample. Received: no samples")
-    if drop_remainder and size_of(inputs) < batch_size:
-        raise ValueError(
-            "`batch_size` must be at most the number of samples, because training drops an "
-            f"incomplete batch. Received: batch_size={batch_size}, {size_of(inputs)} samples"
-        )
 
 
 def _checked_targets(inputs, targets, num_classes):

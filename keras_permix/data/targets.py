@@ -26,8 +26,6 @@ def target_reader(
     `rows` are those of the training part. `read` raises errors for invalid rows.
     """
     check_choice("predicts", predicts, PREDICTS)
-    if isinstance(labels, str):
-        raise ValueError(f"`labels` must be a list of names. Received: labels={labels!r}")
     if predicts == "values" or labels:
         columns = tuple(labels or ("label",))
         flags = predicts == "labels"
@@ -70,8 +68,6 @@ def number_of(row: dict[str, Any], column: str, flags: bool = False) -> float:
 def _labels_of(row, separator):
     """Return the labels of a row; an empty value means no labels."""
     value = row["label"]
-    if isinstance(value, dict):
-        raise TypeError("a dict")
     if not isinstance(value, list):
         text = "" if value is None else str(value)
         value = text.split(separator) if separator else [text]

@@ -99,14 +99,7 @@ class MultiLabel(Classification):
 
 
 def label_scores(targets: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return F1 and AUC per label, from targets 0 or 1 and logits, both `(samples, labels)`.
-
-    Example:
-
-    >>> targets, logits = np.array([[1, 0], [0, 1]]), np.array([[2.0, 1.0], [-1.0, 3.0]])
-    >>> [scores.round(2).tolist() for scores in label_scores(targets, logits)]
-    [[1.0, 0.67], [1.0, 1.0]]
-    """
+    """Return F1 and AUC per label, from targets 0 or 1 and logits, both `(samples, labels)`."""
     found = [
         (f1_score(confusion_matrix(given, (values > 0).astype(int), 2)), auc_score(given, values))
         for given, values in zip((targets > 0.5).astype(int).T, logits.T, strict=True)
@@ -125,13 +118,7 @@ def _one_hot(augment, num_classes, inputs, labels, epoch, index):
 
 
 def confusion_matrix(labels: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
-    """Count samples by label (rows) and predicted class (columns).
-
-    Example:
-
-    >>> confusion_matrix(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
-    [[1, 1], [0, 1]]
-    """
+    """Count samples by label (rows) and predicted class (columns)."""
     counts = np.bincount(labels * num_classes + predicted, minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes)
 
@@ -152,11 +139,6 @@ def auc_score(labels: np.ndarray, scores: np.ndarray) -> float:
     """Return the area under the ROC curve of two classes, NaN if one has no samples.
 
     `labels` are 0 or 1, and `scores` are larger for class 1. Ties count half.
-
-    Example:
-
-    >>> auc_score(np.array([0, 1, 0, 1]), np.array([0.1, 0.4, 0.4, 0.8]))
-    0.875
     """
     _, at, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[at]  # from 1; tied scores share their mean rank

@@ -58,7 +58,7 @@ class GraphRegression(Regression):
         return self.of_classes(Dataset("generated", train, test, ()))
 
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment:
-        self.refuse_augmentation(augmentation)
+        self.augment(augmentation, seed)  # raises if there is any
         return self._select_inputs
 
     def _select_inputs(self, inputs, targets, epoch, index):
@@ -87,7 +87,7 @@ class GraphRegression(Regression):
         """Read a molecule as SMILES, or a JSON file of one graph in the format of `load_graphs`."""
         word = arguments[0]
         if not word.endswith(".json") and not os.path.isfile(word):
-            return self._molecule(word)
+            return self.model.encode([word])
         path = Path(word)
         try:
             row = json.loads(path.read_text(encoding="utf-8"))
@@ -100,16 +100,4 @@ class GraphRegression(Regression):
         taken = self.model.input
         edges = taken.get("edge_input", taken.get("attn_edge_type"))
         batch = batch_graphs(read_graphs([row], 0 if edges is None else edges.shape[-1]))
-        if batch["x"].shape[-1] != taken["x"].shape[-1]:
-            raise ValueError(
-                f"The model expects nodes of {taken['x'].shape[-1]} features. "
-                f"Received: {batch['x'].shape[-1]} in {path}"
-            )
         return {name: batch[name] for name in taken}
-
-    def _molecule(self, smiles):
-        try:
-            return self.model.encode([smiles])
-        except ValueError as error:
-            message = str(error).replace("`smiles`", "`INPUT`").replace("smiles[0]=", "")
-            raise ValueError(message) from error

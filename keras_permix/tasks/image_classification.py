@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_permix import data
 from keras_permix._typing import StrPath
@@ -78,15 +77,6 @@ class ImageTask(Task):
         images = data.generated_images(shape, outputs, count=count, seed=seed)
         return self.of_classes(images)
 
-    def batches(self, part: tuple[Any, Any], *args: Any, **kwargs: Any) -> data.Pipeline:
-        images, channels = part[0], self.channels
-        if isinstance(images, np.ndarray) and images.shape[-1] != channels:
-            raise ValueError(
-                f"The model expects images of {channels} channels. "
-                f"Received: images of shape {images.shape}"
-            )
-        return super().batches(part, *args, **kwargs)
-
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         mixed = sorted({"mixup", "cutmix"} & set(augmentation or ()))
         if self.num_classes is None and mixed:
@@ -107,9 +97,6 @@ class ImageTask(Task):
 
 class ImageClassification(ImageTask, Classification):
     """Classify images by a `ZooModel` that outputs logits.
-
-    Images are `(batch, height, width, channels)` with values from 0 to 255. The configuration of
-    the model sets `image_size` and `num_classes`.
 
     Example:
 
@@ -134,9 +121,6 @@ class ImageClassification(ImageTask, Classification):
 class MultiLabelImages(ImageTask, MultiLabel):
     """Assign any number of labels to images, by a `ZooModel` with `predicts="labels"`.
 
-    Images are `(batch, height, width, channels)` with values from 0 to 255. The configuration of
-    the model sets `image_size` and `num_classes`, the number of labels.
-
     Example:
 
     >>> import numpy as np
@@ -152,9 +136,6 @@ class MultiLabelImages(ImageTask, MultiLabel):
 
 class ImageRegression(ImageTask, Regression):
     """Predict numbers from images, by a `ZooModel` with `predicts="values"`.
-
-    Images are `(batch, height, width, channels)` with values from 0 to 255. The configuration of
-    the model sets `image_size` and `num_classes`, the number of targets.
 
     Example:
 

@@ -141,15 +141,11 @@ class Task:
 
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         """Return the function that augments a batch, or `None`; raise if it is not supported."""
-        self.refuse_augmentation(augmentation)
-        return None
-
-    def refuse_augmentation(self, augmentation: dict[str, Any] | None) -> None:
-        """Raise a `ValueError` for augmentation, which this task does not support."""
         if augmentation:
             raise ValueError(
                 f"`augmentation` must be empty for {self.name}. Received: {augmentation}"
             )
+        return None
 
     def of_classes(self, dataset: Dataset) -> Dataset:
         """Return generated data with the targets of this task instead of classes."""
@@ -215,18 +211,13 @@ class Task:
         """
         outputs, ours = self.model.output_shape[-1], tuple(self.model.labels or ())
         if len(dataset.labels) != outputs:
-            if ours and not by_order:
-                missing = [label for label in ours if label not in dataset.labels]
-                others = [label for label in dataset.labels if label not in ours]
-                raise ValueError(
-                    "The data must have exactly the classes or targets of the model. "
-                    "Add the missing ones and remove the others. Received: "
-                    f"{dataset.name} with missing {missing[:10]} and others {others[:10]}"
-                )
+            missing = [label for label in ours if label not in dataset.labels]
+            others = [label for label in dataset.labels if label not in ours]
             raise ValueError(
-                "The model must have one output per class or target of the data. "
-                f"Received: labels={list(dataset.labels)[:10]}, {len(dataset.labels)} in all, "
-                f"outputs={outputs}"
+                "The model must have one output per class or target of the data. Add the missing "
+                "classes or targets and remove the others. "
+                f"Received: {len(dataset.labels)} labels for {outputs} outputs, "
+                f"{dataset.name} with missing {missing[:10]} and others {others[:10]}"
             )
         pairs = zip(dataset.labels, ours, strict=False)  # empty for a model without labels
         others = [f"{n}: {a!r}, not {b!r}" for n, (a, b) in enumerate(pairs) if a != b]

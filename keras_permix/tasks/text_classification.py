@@ -166,61 +166,25 @@ class PairClassification(PairTask, Classification):
 
 
 class MultiLabelTexts(TextTask, MultiLabel):
-    """Assign any number of labels to texts, by a `ZooModel` with `predicts="labels"`.
-
-    Example:
-
-    >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.zoo import MEGA
-    >>> task_of(MEGA(max_sequence_length=16, hidden_dim=8, num_layers=1,
-    ...     predicts="labels")).name
-    'multilabel_text_classification'
-    """
+    """Assign any number of labels to texts, by a `ZooModel` with `predicts="labels"`."""
 
     name = "multilabel_text_classification"
 
 
 class MultiLabelPairs(PairTask, MultiLabel):
-    """Assign any number of labels to pairs of texts, by a `ZooModel` with `predicts="labels"`.
-
-    Example:
-
-    >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.zoo import MEGA
-    >>> task_of(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8, num_layers=1,
-    ...     predicts="labels")).name
-    'multilabel_pair_classification'
-    """
+    """Assign any number of labels to pairs of texts, by a `ZooModel` with `predicts="labels"`."""
 
     name = "multilabel_pair_classification"
 
 
 class TextRegression(TextTask, Regression):
-    """Predict numbers from texts, by a `ZooModel` with `predicts="values"`.
-
-    Example:
-
-    >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.zoo import MEGA
-    >>> task_of(MEGA(max_sequence_length=16, hidden_dim=8, num_layers=1,
-    ...     predicts="values")).name
-    'text_regression'
-    """
+    """Predict numbers from texts, by a `ZooModel` with `predicts="values"`."""
 
     name = "text_regression"
 
 
 class PairRegression(PairTask, Regression):
-    """Predict numbers from pairs of texts, by a `ZooModel` with `predicts="values"`.
-
-    Example:
-
-    >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.zoo import MEGA
-    >>> task_of(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8, num_layers=1,
-    ...     predicts="values")).name
-    'pair_regression'
-    """
+    """Predict numbers from pairs of texts, by a `ZooModel` with `predicts="values"`."""
 
     name = "pair_regression"
 

@@ -50,14 +50,6 @@ def test_damaged_files_are_recreated(home, damage):
     assert make.count == 2
 
 
-def test_missing_file_is_recreated(home):
-    make = Maker(5)
-    cached_arrays("a", b"", make)
-    next(home.rglob("y.npy")).unlink()
-    assert cached_arrays("a", b"", make)["y"].tolist() == [0, 1, 2, 3, 4]
-    assert make.count == 2
-
-
 def test_failed_maker_leaves_no_files(home):
     def fail():
         raise RuntimeError("no")

@@ -43,7 +43,7 @@ def test_listops(spec, sizes):
         ({}, dict(source="web"), r"`data.source` must be one of .*source='web'"),
         (dict(vocabulary_size=15), {}, "`vocabulary_size` must be at least 16.*=15"),
         (dict(max_sequence_length=1000), {},
-         "`max_sequence_length`. Received: .*max_sequence_length=1000"),
+         "`max_sequence_length` must be .*max_sequence_length=1000"),
     ],
 )  # fmt: skip
 def test_invalid_listops_raises(model, spec, rule):

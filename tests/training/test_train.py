@@ -432,7 +432,7 @@ def test_evaluate_reproduces_published_score(capsys):
 
 
 def test_wrong_number_of_classes_raises_before_training(made, recipe, tmp_path):
-    with pytest.raises(ValueError, match=r"one output per class.*3 in all, outputs=5"):
+    with pytest.raises(ValueError, match=r"one output per class.*3 labels for 5 outputs"):
         train(recipe, model={"num_classes": 5}, epochs=1, out=tmp_path / "run", verbose=0)
     assert not (tmp_path / "run").exists()
 

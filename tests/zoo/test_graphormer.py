@@ -138,7 +138,7 @@ def test_predict_command_with_molecules_and_files(tmp_path, capsys):
     assert main(["predict", "slicegraphormer/test", "CCO", "C1"]) == 1
     answer, error = capsys.readouterr()
     assert answer.splitlines() == ["CCO", *lines]
-    assert error == "permix: error: `INPUT` must be valid SMILES. Received: 'C1'\n"
+    assert error == "permix: error: `smiles` must be valid SMILES. Received: smiles[0]='C1'\n"
     (tmp_path / "molecules.smi").write_text("CCO\n")
     source = ["--from", str(tmp_path / "molecules.smi"), "--out", str(tmp_path / "answers.jsonl")]
     assert main(["predict", "slicegraphormer/test", *source]) == 0

@@ -51,8 +51,8 @@ def pad_graphs(
         all nodes, and all nodes attend to it.
 
     Raises:
-        ValueError: If there are no graphs, an array is missing or has a wrong shape, a distance is
-            out of range, or `nodes` is smaller than a graph.
+        KeyError: If an array is missing.
+        ValueError: If the sizes of arrays differ, or `nodes` is smaller than a graph.
 
     Example:
 
@@ -69,15 +69,11 @@ def pad_graphs(
     and the released code.
     """
     graphs = [{"out_degree": graph.get("in_degree"), **graph} for graph in graphs]
-    for index, graph in enumerate(graphs):
-        _check_graph(graph, index, graphs[0])
-    largest = max((len(graph["x"]) for graph in graphs), default=0)
-    nodes = largest if nodes is None else nodes
-    if not graphs or nodes < largest:
-        raise ValueError(
-            "`graphs` must contain at least one graph, and `nodes` must be at least its largest "
-            f"size. Received: {len(graphs)} graphs of up to {largest} nodes, nodes={nodes}"
-        )
+    for graph in graphs:
+        sizes = {name: np.shape(graph[name])[: AXES[name][0]] for name in AXES}
+        if len({size for shape in sizes.values() for size in shape}) > 1:
+            raise ValueError(f"Arrays of a graph must have the same nodes. Received: {sizes}")
+    nodes = max(len(graph["x"]) for graph in graphs) if nodes is None else nodes
     if hops is None:
         longest = max(np.shape(graph["edge_input"])[2] for graph in graphs)
         hops = min(max(longest, 1), MAX_HOPS)
@@ -109,26 +105,3 @@ def attention_bias(spatial_pos, max_distance):
     real = np.diagonal(spatial_pos, axis1=1, axis2=2) > 0
     np.copyto(columns, -np.inf, where=~real[:, None])
     return bias
-
-
-def _check_graph(graph, index, first):
-    shapes = {name: np.shape(graph[name]) for name in AXES if graph.get(name) is not None}
-    nodes = shapes.get("x", ())[:1]
-    is_whole = len(shapes) == len(AXES) and all(
-        len(shapes[name]) == axes
-        and shapes[name][:node_axes] == nodes * node_axes
-        and (axes == node_axes or shapes[name][-1] == np.shape(first[name])[-1])
-        for name, (node_axes, axes) in AXES.items()
-    )
-    if not is_whole:
-        raise ValueError(
-            f"Every graph of `graphs` must have the arrays {list(AXES)} in the documented shapes, "
-            "with the same number of nodes, and the same features as the first graph. "
-            f"Received: graph {index} with the shapes {shapes}"
-        )
-    distance = np.asarray(graph["spatial_pos"])
-    if distance.min() < 0 or distance.max() > UNREACHABLE:
-        raise ValueError(
-            f"Distances in `spatial_pos` must be from 0 to {UNREACHABLE}. "
-            f"Received: graph {index} with {distance.min()} to {distance.max()}"
-        )

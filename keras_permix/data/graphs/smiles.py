@@ -185,8 +185,6 @@ def _lookups(kind, features, chem):
 
 def _read(chem, text, position, max_atoms):
     """Return the molecule of a SMILES, in canonical form."""
-    if not isinstance(text, str):
-        raise TypeError(f"`smiles` must be strings. Received: smiles[{position}]={text!r}")
     molecule = chem.MolFromSmiles(text)
     if molecule is None or not molecule.GetNumAtoms():
         raise ValueError(

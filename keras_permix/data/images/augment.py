@@ -10,37 +10,17 @@ import numpy as np
 
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_names, import_extra
+from keras_permix.utils.checks import (
+    check_choice,
+    check_integer,
+    check_names,
+    check_positive,
+    import_extra,
+)
 
 # Separates the random numbers of augmentation from those of the order, for the same seed.
 STREAM = 1
-
-
-def _has_only(value, *keys):
-    return isinstance(value, dict) and set(value) <= set(keys)
-
-
-def _is_share(value):
-    return isinstance(value, int | float) and 0 <= value <= 1
-
-
-# Entry -> its rule in words, and the rule.
-RULES = {
-    "crop_padding": ("an integer, 0 or more", lambda value: isinstance(value, int) and value >= 0),
-    "flip": ("True or False", lambda value: isinstance(value, bool)),
-    "randaugment": (
-        "a dict of num_ops and factor",
-        lambda value: _has_only(value, "num_ops", "factor"),
-    ),
-    "layers": (
-        "a list of dicts with class_name or registered_name, and config",
-        lambda value: (
-            isinstance(value, list | tuple)
-            and all(_has_only(one, "class_name", "registered_name", "config") for one in value)
-        ),
-    ),
-    **dict.fromkeys(("erasing", "mixup", "cutmix"), ("a number from 0 to 1", _is_share)),
-}
+ENTRIES = ("crop_padding", "flip", "randaugment", "layers", "erasing", "mixup", "cutmix")
 
 
 def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Augmentation":
@@ -55,8 +35,8 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
       They transform images, not labels. Each batch sets their seeds; layers of keras-cv also
       draw from the global generator of TensorFlow;
     - `erasing`: probability of filling a random rectangle with noise;
-    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight, at most 1.
-      With both, each batch uses one of them, chosen at random.
+    - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight. With both, each batch
+      uses one of them, chosen at random.
 
     Args:
         spec: Dict of entries.
@@ -67,7 +47,7 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
         An `Augmentation`.
 
     Raises:
-        ValueError: If a key or a layer is unknown, or a value is out of range.
+        ValueError: If a name is unknown, or a value is out of range.
         ImportError: If a layer of keras-cv is named and keras-cv is not installed.
 
     Example:
@@ -83,12 +63,8 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),
     [CutMix](https://arxiv.org/abs/1905.04899).
     """
-    check_names("`augmentation`", spec, RULES)
+    check_names("`augmentation`", spec, ENTRIES)
     spec = {key: value for key, value in spec.items() if value is not None and value != 0}
-    for key, value in spec.items():
-        words, holds = RULES[key]
-        if not holds(value):
-            raise ValueError(f"`{key}` must be {words}. Received: {key}={value!r}")
     return Augmentation(spec, seed, num_classes)
 
 
@@ -98,11 +74,11 @@ class Augmentation:
     The result depends only on the batch, the seed, the epoch and the batch index.
 
     Args:
-        spec, seed, num_classes: As in `make_augmentation`, which checks them.
+        spec, seed, num_classes: As in `make_augmentation`.
 
     Example:
 
-    >>> augment = make_augmentation({"flip": True}, seed=0, num_classes=10)
+    >>> augment = Augmentation({"flip": True}, seed=0, num_classes=10)
     >>> images = np.random.default_rng(0).integers(256, size=(8, 4, 4, 3), dtype="uint8")
     >>> once, again = (augment(images, np.arange(8), epoch=0, index=0)[0] for _ in range(2))
     >>> bool((once == again).all()), bool((once == images).all())
@@ -111,15 +87,17 @@ class Augmentation:
 
     def __init__(self, spec: dict[str, Any], seed: int, num_classes: int) -> None:
         self.seed, self.num_classes = seed, num_classes
-        self.crop_padding = spec.get("crop_padding", 0)
-        self.flip = spec.get("flip", False)
+        self.crop_padding = check_integer("crop_padding", spec.get("crop_padding", 0), least=0)
+        self.flip = check_choice("flip", spec.get("flip", False), (True, False))
+        check_names("`randaugment`", spec.get("randaugment", ()), ("num_ops", "factor"))
         self.rand_augment = RandAugment(**spec["randaugment"]) if "randaugment" in spec else None
         self.layers = list(map(_make_layer, spec.get("layers", ())))
         if "erasing" in spec:
             # Keras draws the probability between two numbers, here equal.
             erasing = {"factor": (spec["erasing"], spec["erasing"])}
             self.layers.append(_make_layer({"class_name": "RandomErasing", "config": erasing}))
-        self.mixing = [(key, spec[key]) for key in ("mixup", "cutmix") if key in spec]
+        kinds = [key for key in ("mixup", "cutmix") if key in spec]
+        self.mixing = [(key, check_positive(key, spec[key])) for key in kinds]
 
     def __call__(
         self, images: np.ndarray, labels: np.ndarray, epoch: int, index: int
@@ -156,6 +134,7 @@ class Augmentation:
 
 def _make_layer(spec):
     """Check the name and the configuration of a Keras layer, and return it serialized by Keras."""
+    check_names("`layers`", spec, ("class_name", "registered_name", "config"))
     name = spec.get("registered_name") or spec.get("class_name", "")
     if name.startswith("keras_cv>"):
         import_extra("keras_cv", "cv", f"`{name}` on TensorFlow")  # It registers its layers.

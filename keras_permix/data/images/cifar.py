@@ -14,8 +14,6 @@ from PIL import Image
 from keras_permix.data.files import read_file
 
 SHAPE = (3, 32, 32)  # of a stored image
-
-
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 # The files of both parts, and the labels: an entry of a pickle, or a column of a binary file.
 PICKLED_10 = (BATCHES, ("test_batch",), b"labels")
@@ -49,28 +47,20 @@ def read_cifar(path):
             blobs = {Path(one.name).name: archive.extractfile(one).read() for one in members}
     parts = []
     for names in files:
-        batches = [_decode(blobs[name], label, path / name) for name in names]
-        images, labels = zip(*batches, strict=True)
+        images, labels = zip(*(_decode(blobs[name], label) for name in names), strict=True)
         parts.append((np.concatenate(images), np.concatenate(labels)))
     return parts
 
 
-def _decode(blob, label, path):
+def _decode(blob, label):
     """Return the images and labels of a file."""
-    try:
-        if isinstance(label, int):
-            rows = np.frombuffer(blob, "uint8").reshape(-1, label + 1 + np.prod(SHAPE))
-            pixels, labels = rows[:, label + 1 :], rows[:, label]
-        else:
-            batch = ArrayUnpickler(io.BytesIO(blob), encoding="bytes").load()
-            pixels, labels = batch[b"data"], np.array(batch[label], "uint8")
-        if not len(labels):
-            raise ValueError("no images")
-        return pixels.reshape(len(labels), *SHAPE).transpose(0, 2, 3, 1), labels
-    except Exception as error:  # Damaged pickles raise many kinds of errors.
-        raise ValueError(
-            f"{path} is damaged. Unpack or download CIFAR again. Received: {error}"
-        ) from error
+    if isinstance(label, int):
+        rows = np.frombuffer(blob, "uint8").reshape(-1, label + 1 + np.prod(SHAPE))
+        pixels, labels = rows[:, label + 1 :], rows[:, label]
+    else:
+        batch = ArrayUnpickler(io.BytesIO(blob), encoding="bytes").load()
+        pixels, labels = batch[b"data"], np.array(batch[label], "uint8")
+    return pixels.reshape(len(labels), *SHAPE).transpose(0, 2, 3, 1), labels
 
 
 class ArrayUnpickler(pickle.Unpickler):

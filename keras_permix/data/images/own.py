@@ -250,15 +250,10 @@ def _check_apart(lists, parts):
         where = f"{file}" if split is None else f"{file} ({split})"
         for path, label in part:
             other, place = seen.setdefault(os.path.normpath(path), (label, where))
-            if place != where:
+            if (other, place) != (label, where):
                 raise ValueError(
-                    "An image must be in only one part: training, testing or validation. "
-                    f"Received: {path}, in {place} and in {where}"
-                )
-            if other != label:
-                raise ValueError(
-                    "An image must have only one label. "
-                    f"Received: {path} with {other!r} and {label!r} in {where}"
+                    "An image must be in only one part, and have only one label. "
+                    f"Received: {path} with {other!r} in {place} and {label!r} in {where}"
                 )
 
 
@@ -269,10 +264,6 @@ def _divided(pairs, folder, test_fraction, seed):
         name = os.path.relpath(path, folder).replace(os.sep, "/")
         return hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest()
 
-    if not 0 < test_fraction < 1:
-        raise ValueError(
-            f"`test_fraction` must be between 0 and 1. Received: test_fraction={test_fraction}"
-        )
     files = {}
     for path, label in pairs:
         group = label if isinstance(label, str) else ""

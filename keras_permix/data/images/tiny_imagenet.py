@@ -11,7 +11,6 @@ from keras_permix.data.images.decode import read_image
 FOLDER = "tiny-imagenet-200"
 SIZE = 64
 DECODED = "1"  # increase it if images are decoded differently
-HOW = "Unpack `tiny-imagenet-200.zip` again, and do not change its folders."
 
 
 def read_tiny_imagenet(folder):
@@ -22,32 +21,27 @@ def read_tiny_imagenet(folder):
     classes in the order of `wnids.txt`, sorted. A name is the first word in `words.txt`. Equal
     names get the name of the folder, as in "crane (n02012849)".
     """
-    try:
-        wnids = sorted(line.strip() for line in _lines(folder / "wnids.txt") if line.strip())
-        words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
-        train = [
-            (path, label)
-            for label, wnid in enumerate(wnids)
-            for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"))
-        ]
-        parts = {"train": train, "val": _annotated(folder, wnids)}
-        content = f"{DECODED}\n" + "".join(
-            f"{label} {path.name} {path.stat().st_size}\n"
-            for files in parts.values()
-            for path, label in files
-        )
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"The folder of Tiny-ImageNet must be complete. {HOW} Received: no {error.filename}"
-        ) from error
-    empty = set(range(len(wnids))) - {label for _, label in train}
-    if empty or not set(wnids) <= set(words):
+    wnids = sorted(line.strip() for line in _lines(folder / "wnids.txt") if line.strip())
+    words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
+    train = [
+        (path, label)
+        for label, wnid in enumerate(wnids)
+        for path in sorted((folder / "train" / wnid / "images").glob("*.JPEG"))
+    ]
+    rows = (line.split("\t") for line in _lines(folder / "val/val_annotations.txt"))
+    tests = [(folder / "val/images" / row[0], wnids.index(row[1])) for row in rows]
+    parts = {"train": train, "val": tests}
+    if empty := set(range(len(wnids))) - {label for _, label in train}:
         raise ValueError(
-            "Each class of `wnids.txt` must have images in `train/WNID/images/` and a line in "
-            f"`words.txt`. {HOW} Received: {folder}, without images of "
-            f"{[wnids[n] for n in sorted(empty)][:8]}, without names of "
-            f"{sorted(set(wnids) - set(words))[:8]}"
+            "Each class of `wnids.txt` must have images in `train/WNID/images/`. Unpack "
+            "`tiny-imagenet-200.zip` again. "
+            f"Received: {folder}, without images of {[wnids[n] for n in sorted(empty)][:8]}"
         )
+    content = f"{DECODED}\n" + "".join(
+        f"{label} {path.name} {path.stat().st_size}\n"
+        for files in parts.values()
+        for path, label in files
+    )
     images = cached_arrays(
         "tiny_imagenet", content.encode(), lambda: {k: _decode(v) for k, v in parts.items()}
     )
@@ -60,29 +54,10 @@ def read_tiny_imagenet(folder):
     return *((images[k], [label for _, label in files]) for k, files in parts.items()), labels
 
 
-def _annotated(folder, wnids):
-    """Return the files and labels of `val/val_annotations.txt`."""
-    text = folder / "val/val_annotations.txt"
-    rows = [line.split("\t") for line in _lines(text) if line.strip()]
-    wrong = [row for row in rows if len(row) < 2 or row[1] not in wnids]
-    if wrong or not rows:
-        raise ValueError(
-            "A line of `val_annotations.txt` must name a file and its class, one of `wnids.txt`. "
-            f"{HOW} Received: {(wrong or ['no line'])[0]} in {text}"
-        )
-    return [(folder / "val/images" / row[0], wnids.index(row[1])) for row in rows]
-
-
 def _decode(files):
     images = np.empty((len(files), SIZE, SIZE, 3), "uint8")
-    paths = [path for path, _ in files]
     with ThreadPoolExecutor() as pool:
-        for index, image in enumerate(pool.map(read_image, paths)):
-            if image.shape != images.shape[1:]:
-                raise ValueError(
-                    f"An image of Tiny-ImageNet must have {SIZE} x {SIZE} pixels. {HOW} "
-                    f"Received: {paths[index]} of {image.shape[1]} x {image.shape[0]}"
-                )
+        for index, image in enumerate(pool.map(read_image, [path for path, _ in files])):
             images[index] = image
     return images
 

@@ -29,9 +29,6 @@ def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> 
         A `Dataset` of parts `(images, labels)`, as from `load_images` but with one channel: 45,000
         images for training, 5,000 for validation and 10,000 for testing.
 
-    Raises:
-        ValueError: If `validation` leaves no training images, or as in `load_images`.
-
     Example:
 
     >>> load_pixels().train[0].shape  # doctest: +SKIP
@@ -43,10 +40,6 @@ def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> 
     data = load_images("cifar10", data_dir)
     images, labels = data.train
     cut = len(labels) - validation
-    if not 0 < cut < len(labels):
-        raise ValueError(
-            f"`validation` must be from 1 to {len(labels) - 1}. Received: validation={validation}"
-        )
     images, tests = gray(images), (gray(data.test[0]), data.test[1])
     train, held = (images[:cut], labels[:cut]), (images[cut:], labels[cut:])
     return Dataset("cifar10_gray", train, tests, data.labels, held)

@@ -64,9 +64,9 @@ def load_retrieval(
 
 def _read(path):
     """Return the pairs of texts of a file, and their classes."""
-    rows = read_rows(path, COLUMNS)
-    if not rows:
-        raise ValueError(f"A file of pairs must not be empty. Received: {path} without lines")
     rule = "A line must have a class of 0 or 1, two ids and two texts, separated by tabs."
-    pairs = [read_row(row, lambda row: (row["text"], row["text2"]), rule) for row in rows]
-    return pairs, [read_row(row, lambda row: CLASSES[row["class"]], rule) for row in rows]
+
+    def read(row):
+        return (row["text"], row["text2"]), CLASSES[row["class"]]
+
+    return zip(*(read_row(row, read, rule) for row in read_rows(path, COLUMNS)), strict=True)

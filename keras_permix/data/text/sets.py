@@ -75,8 +75,6 @@ def load_texts(
     [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,
     [Socher et al., 2013](https://aclanthology.org/D13-1170) for SST-2.
     """
-    if not isinstance(fields, list | tuple) or not fields:
-        raise ValueError(f"`fields` must be a list of names. Received: fields={fields!r}")
     rows, tests = read_parts(name, FILES, data_dir, **files)
     for row in (*rows, *tests):
         _check_row(row, fields, predicts == "class")
@@ -130,11 +128,6 @@ def _class_reader(name, rows, labels):
 
 def _held_out(rows, count, seed):
     """Split off `count` random rows; keep the order of the file in both parts."""
-    if not isinstance(count, int) or not 0 <= count < len(rows):
-        raise ValueError(
-            "`validation` must be an integer from 0 to below the number of texts to train on, "
-            f"{len(rows)}. Received: validation={count!r}"
-        )
     drawn = set(np.random.default_rng(seed).permutation(len(rows))[:count].tolist())
     kept = [row for number, row in enumerate(rows) if number not in drawn]
     return kept, [rows[number] for number in sorted(drawn)]
@@ -144,11 +137,6 @@ def _read_news(path):
     """Read AG News from its archive, where a backslash is a line break; it has no header."""
     rows = read_rows(path, ("class", "title", "description"))
     for row in rows:
-        if row["class"] not in {"1", "2", "3", "4"} or None in row.values():
-            raise ValueError(
-                "A row of AG News must be a class from 1 to 4, a title and a description. "
-                f"Received: {shown(row)}"
-            )
         text = f"{row['title']} {row['description']}"
         row["text"] = text.replace("\\n", " ").replace("\\", " ")
         row["label"] = TOPICS[int(row["class"]) - 1]
@@ -169,12 +157,7 @@ def _read_reviews(folder):
     for label, name in zip(SENTIMENT, ("neg", "pos"), strict=True):
         files = (folder / name).glob("[0-9]*_*.txt")
         for file in sorted(files, key=lambda file: int(file.stem.partition("_")[0])):
-            try:
-                rows.append({"text": file.read_text(encoding="utf-8"), "label": label})
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"A review must be UTF-8 text. Received: {file} ({error})"
-                ) from error
+            rows.append({"text": file.read_text(encoding="utf-8"), "label": label})
     return rows
 
 

@@ -23,15 +23,8 @@ class SequenceSource(Source):
     ) -> None:
         super().__init__(len(labels), labels)
         self._lengths = np.asarray(lengths, "int64")
-        integers = isinstance(pad_to, list | tuple) and all(isinstance(n, int) for n in pad_to)
-        sizes = (*pad_to, max_sequence_length) if integers else (0,)
-        if min(sizes) < 1 or list(sizes) != sorted(set(sizes)):
-            raise ValueError(
-                "`pad_to` must be a list of ascending integers, from 1 to below "
-                f"`max_sequence_length`. Received: pad_to={pad_to!r}, "
-                f"max_sequence_length={max_sequence_length}"
-            )
-        self.max_sequence_length, self.pad_to = max_sequence_length, sizes
+        self.max_sequence_length = max_sequence_length
+        self.pad_to = (*sorted(pad_to), max_sequence_length)
 
     def of_one_shape(self) -> Self:
         """Return a source that pads all batches to `max_sequence_length`."""
@@ -70,12 +63,12 @@ class TextSource(SequenceSource):
         labels: Int array `(texts,)`, or float array `(texts, targets)`.
         max_sequence_length: Int, tokens of a padded sequence.
         encode: Function from texts and `max_sequence_length` to arrays. Default: `encode_texts`.
-        pad_to: Ascending lengths below `max_sequence_length`. Each batch is padded to the shortest
-            length that fits, and `Pipeline` groups texts of similar length when it shuffles. Not
-            supported for pairs. Default: `()`.
+        pad_to: Lengths below `max_sequence_length`. Each batch is padded to the shortest length
+            that fits, and `Pipeline` groups texts of similar length when it shuffles. Not supported
+            for pairs. Default: `()`.
 
     Raises:
-        ValueError: If `pad_to` is not ascending, too large, or given for pairs.
+        ValueError: If `pad_to` is given for pairs.
 
     Example:
 
@@ -121,9 +114,6 @@ class TokenSource(SequenceSource):
         labels: Int array `(sequences,)`.
         max_sequence_length, pad_to: As in `TextSource`. Longer sequences are truncated.
 
-    Raises:
-        ValueError: If the sizes do not match, or as in `TextSource`.
-
     Example:
 
     >>> from keras_permix.data import TokenSource
@@ -142,26 +132,9 @@ class TokenSource(SequenceSource):
     ) -> None:
         super().__init__(labels, lengths, max_sequence_length, pad_to)
         self._tokens = np.asarray(tokens)
-        if self._lengths.sum() != len(self._tokens) or len(self._lengths) != len(self):
-            raise ValueError(
-                "`lengths` must sum to the number of `tokens`, and have one value per label. "
-                f"Received: {len(self._lengths)} lengths with the sum {self._lengths.sum()}, "
-                f"{len(self._tokens)} tokens, {len(self)} labels"
-            )
         self._starts = np.cumsum(self._lengths) - self._lengths
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """Return the number of tokens of each sequence."""
-        return self._lengths[self.chosen]
-
-    def row(self, index: int) -> np.ndarray:
-        """Return the token ids of one sequence, without padding."""
-        number = self.chosen[index]
-        return self._tokens[self._starts[number] :][: self._lengths[number]]
-
     def _inputs(self, chosen):
-        """Return "tokens" and "mask" as from `pad_tokens`."""
         columns = np.arange(self.max_sequence_length)
         mask = columns < self._lengths[chosen, None]
         tokens = np.zeros(mask.shape, "int32")

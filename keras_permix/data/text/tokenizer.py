@@ -70,8 +70,7 @@ class SubwordEncoder:
     def _encode(self, method, *texts):
         try:
             return method(*texts)
-        except BaseException as error:  # A panic of the library is not an `Exception`.
-            _check_is_panic(error)
+        except Exception as error:  # the only type that the library raises
             known = sorted(self._tokenizer.get_vocab())
             listed = " ".join(known) if len(known) <= LISTED else f"{len(known)} in all"
             raise ValueError(
@@ -170,18 +169,11 @@ def _library() -> Any:
     return import_extra("tokenizers", "text", "A tokenizer")
 
 
-def _check_is_panic(error):
-    """Raise `error` unless it is an `Exception` or a panic of the library."""
-    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-        raise error
-
-
 def _parse(text: str) -> Any:
     library = _library()
     try:
         tokenizer = library.Tokenizer.from_str(text)
-    except BaseException as error:  # A panic of the library is not an `Exception`.
-        _check_is_panic(error)
+    except Exception as error:  # the only type that the library raises
         raise ValueError(
             "`tokenizer` must be a `tokenizer.json` that the library tokenizers can read. "
             f"Received: {text[:60]!r}… ({error})"

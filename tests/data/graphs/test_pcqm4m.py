@@ -3,6 +3,7 @@
 import csv
 import gzip
 import os
+import pickle
 import sys
 from pathlib import Path
 
@@ -48,30 +49,10 @@ def test_training_and_validation_parts(tmp_path):
         np.testing.assert_array_equal(inputs["x"], expected["x"])
 
 
-@pytest.mark.parametrize(
-    ("split", "message"),
-    [
-        ({"train": SPLIT["train"]}, "KeyError: 'valid'"),
-        ({**SPLIT, "valid": np.array([12])}, "IndexError"),
-        ({**SPLIT, "valid": np.array([3, -1])}, "a negative index"),
-        ({**SPLIT, "train": []}, "no index"),
-        ({**SPLIT, "valid": np.array([3.0, 11.0])}, "UnpicklingError"),
-        ({**SPLIT, "valid": np.arange(12) == 3}, "UnpicklingError"),
-    ],
-)
-def test_invalid_split_raises(split, message, tmp_path):
-    with pytest.raises(ValueError, match=f"must contain arrays `train` and `valid`.*{message}"):
-        load_graphs("pcqm4m_v2", write(tmp_path, split))
-
-
-def test_missing_or_damaged_files_raise(tmp_path, monkeypatch):
+def test_missing_files_raise(monkeypatch):
     monkeypatch.delenv("KERAS_PERMIX_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="pcqm4m_kddcup2021/raw/data.csv.gz"):
         load_graphs("pcqm4m")
-    folder = write(tmp_path)
-    (folder / "pcqm4m-v2/split_dict.pt").write_bytes(b"PK")
-    with pytest.raises(ValueError, match="must contain arrays.*split_dict.pt .UnpicklingError"):
-        load_graphs("pcqm4m_v2", folder)
 
 
 class Malicious:
@@ -84,7 +65,7 @@ class Malicious:
 
 def test_malicious_split_is_not_executed(tmp_path):
     folder = write(tmp_path, {**SPLIT, "more": Malicious(tmp_path / "made")})
-    with pytest.raises(ValueError, match="must contain arrays.*UnpicklingError"):
+    with pytest.raises(pickle.UnpicklingError):
         load_graphs("pcqm4m_v2", folder)
     assert not (tmp_path / "made").exists()
 

@@ -34,12 +34,6 @@ def test_generated_classes_can_be_learned():
     assert not np.array_equal(x[0], x[10])
 
 
-@pytest.mark.parametrize("arguments", [((8, 8), 3, 8), ((8, 8, 0), 3, 8), ((8, 8, 3), 3, 0)])
-def test_invalid_generated_sizes_raise(arguments):
-    with pytest.raises(ValueError, match="`shape` must be .*Received: shape="):
-        generated_images(*arguments)
-
-
 def test_example_sheet():
     x, y, labels = load_sheet(SHEET)
     assert x.shape == (400, 32, 32, 3) and x.dtype == "uint8" and y.dtype == "int32"
@@ -61,13 +55,6 @@ def test_tiles_are_read_row_by_row(tmp_path):
     assert (len(x), list(y), labels) == (5, [0, 1, 1, 0, 1], ("no", "yes"))
     np.testing.assert_array_equal(x[2], pixels[:4, 8:])
     np.testing.assert_array_equal(x[3], pixels[4:, :4])
-
-
-@pytest.mark.parametrize("wrong", [dict(size=(8, 13)), dict(targets=[0] * 7)])
-def test_sheet_size_mismatch_raises(wrong, tmp_path):
-    write_sheet(tmp_path, **wrong)
-    with pytest.raises(ValueError, match="whole tiles, one per target"):
-        load_sheet(tmp_path / "some.png")
 
 
 @pytest.mark.parametrize("name", ["some.png", "some.json"])

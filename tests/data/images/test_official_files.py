@@ -1,4 +1,4 @@
-"""Test the official files of CIFAR and MNIST, damaged files and malicious pickles."""
+"""Test the official files of CIFAR and MNIST, and malicious pickles."""
 
 import gzip
 import os
@@ -54,34 +54,12 @@ def test_wrong_checksum_raises(tmp_path):
         load_images("cifar10", tmp_path)
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"\0\0\x0d" + b[3:], lambda b: b""])
-def test_damaged_mnist_file_raises(damage, tmp_path):
-    write_mnist(tmp_path)
-    for path in list(tmp_path.iterdir()):  # Unpacked files have no known checksum.
-        name = path.stem.removeprefix("mnist-")
-        content = gzip.decompress(path.read_bytes())
-        is_damaged = name == "train-labels-idx1-ubyte"
-        (tmp_path / name).write_bytes(damage(content) if is_damaged else content)
-        path.unlink()
-    with pytest.raises(ValueError, match="train-labels-idx1-ubyte.* is damaged"):
-        load_images("mnist", tmp_path)
-
-
 def unpacked_cifar(folder, name="cifar-10-python.tar.gz"):
     write_archive(folder, name)
     with tarfile.open(folder / name) as archive:
         archive.extractall(folder, filter="data")
     (folder / name).unlink()
     return folder / ARCHIVES[name][0]
-
-
-@pytest.mark.parametrize("name", ["cifar-10-python.tar.gz", "cifar-10-binary.tar.gz"])
-@pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b""])
-def test_damaged_cifar_file_raises(name, damage, tmp_path):
-    path = next(path for path in unpacked_cifar(tmp_path, name).iterdir() if "_3" in path.name)
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=f"{path.name}.* is damaged"):
-        load_images("cifar10", tmp_path)
 
 
 def test_missing_cifar_file_raises(tmp_path):
@@ -104,7 +82,7 @@ def test_malicious_pickle_raises_and_is_not_executed(tmp_path):
     folder = unpacked_cifar(tmp_path)
     blob = pickled({b"data": np.zeros(3), b"labels": Malicious(tmp_path / "made")})
     (folder / "test_batch").write_bytes(blob)
-    with pytest.raises(ValueError, match="(?s)test_batch is damaged.*asks for .*mkdir"):
+    with pytest.raises(pickle.UnpicklingError, match="asks for .*mkdir"):
         load_images("cifar10", tmp_path)
     assert not (tmp_path / "made").exists()
     pickle.loads(blob)

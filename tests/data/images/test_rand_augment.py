@@ -155,14 +155,11 @@ def test_one_channel_and_floats():
     assert changed.shape == (28, SIZE, SIZE, 1) and changed.dtype == "uint8"
 
 
-@pytest.mark.parametrize("channels", [2, 4, 5])
-def test_invalid_channels_raise(channels):
-    with pytest.raises(ValueError, match=f"RandAugment expects .* Received: .*24, {channels}"):
-        RandAugment()(np.zeros((2, 24, 24, channels), "uint8"), np.random.default_rng(0))
+def test_empty_batch():
     assert RandAugment()(IMAGES[:0], np.random.default_rng(0)).shape == (0, 24, 24, 3)
 
 
-@pytest.mark.parametrize("arguments", [(0, 0.3), (1.5, 0.3), (2, -0.1), (2, 1.1)])
-def test_invalid_arguments_raise(arguments):
-    with pytest.raises(ValueError, match="`num_ops` must be a positive int.*Received: num_ops="):
-        RandAugment(*arguments)
+@pytest.mark.parametrize("factor", [-0.1, 9])
+def test_factor_out_of_range_raises(factor):
+    with pytest.raises(ValueError, match=f"`factor` must be a number from 0 to 1.*factor={factor}"):
+        RandAugment(2, factor)

@@ -80,37 +80,9 @@ def test_files_are_decoded_again_only_after_changes(folder, tmp_path, decoded):
     assert load_images("tiny_imagenet", tmp_path).test[0][0].std() > 30
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-200])
-
-
-IMAGE = "train/n01443537/images/n01443537_0.JPEG"
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "rule"),
-    [
-        (lambda f: (f / "words.txt").unlink(), FileNotFoundError,
-         "Unpack `tiny-imagenet-200.zip` again.*no .*words.txt"),
-        (lambda f: (f / "wnids.txt").unlink(), FileNotFoundError, "Unpack .*no .*wnids.txt"),
-        (lambda f: (f / "words.txt").write_text("n01443537\tfish"), ValueError,
-         r"a line in `words.txt`.*names of \['n02012849', 'n03126707'\]"),
-        (lambda f: (f / "val/val_annotations.txt").unlink(), FileNotFoundError,
-         "Unpack .*no .*val_annotations"),
-        (lambda f: (f / "val/val_annotations.txt").write_text("val_0.JPEG\tn1\n"), ValueError,
-         r"a file and its class.*\['val_0.JPEG', 'n1'\]"),
-        (lambda f: (f / "val/images/val_1.JPEG").unlink(), FileNotFoundError,
-         "Unpack .*no .*val_1.JPEG"),
-        (lambda f: (f / "train/n01443537/images").rename(f / "elsewhere"), ValueError,
-         r"must have images in `train/WNID/images/`.*images of \['n01443537'\]"),
-        (lambda f: truncate(f / IMAGE), ValueError, "must be undamaged.*n01443537_0.JPEG"),
-        (lambda f: Image.new("RGB", (64, 32)).save(f / IMAGE), ValueError,
-         "64 x 64 pixels.*n01443537_0.JPEG of 64 x 32"),
-    ],
-)  # fmt: skip
-def test_invalid_folder_raises(folder, tmp_path, change, error, rule):
-    change(folder)
-    with pytest.raises(error, match=rule):
+def test_class_without_images_raises(folder, tmp_path):
+    (folder / "train/n01443537/images").rename(folder / "elsewhere")
+    with pytest.raises(ValueError, match=r"must have images in .* images of \['n01443537'\]"):
         load_images("tiny_imagenet", tmp_path)
     assert not (tmp_path / "home").exists()
 

@@ -40,5 +40,3 @@ def test_parts(tmp_path, monkeypatch):
         assert (part[0][..., 0] == levels).mean() > 0.999
         np.testing.assert_array_equal(part[1], classes)
     assert data.name == "cifar10_gray" and len(data.labels) == 10
-    with pytest.raises(ValueError, match="`validation` must be from 1 to 14.*=15"):
-        load_pixels(tmp_path, validation=15)

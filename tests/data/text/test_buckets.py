@@ -83,14 +83,6 @@ def test_shards_of_a_batch_have_the_same_padding(make):
         np.testing.assert_array_equal(joined, inputs["tokens"])
 
 
-@pytest.mark.parametrize("pad_to", [(16, 8), (8, 32), (0,), (8, 8)])
-def test_invalid_pad_to_raises(pad_to):
-    with pytest.raises(
-        ValueError, match="`pad_to` must be a list of ascending integers.*max_sequence_length=32"
-    ):
-        token_source(pad_to)
-
-
 def test_pad_to_with_pairs_raises():
     with pytest.raises(ValueError, match="`pad_to` must be empty for pairs"):
         TextSource([("a", "b")], [0], 32, pad_to=(8,))

@@ -138,16 +138,6 @@ def test_ag_news_archive(tmp_path):
     assert test.texts == ["Draw No goals."] and test.targets.tolist() == [1]
 
 
-@pytest.mark.parametrize("row", ['"5","a","b"', '"1","a"', '"1","a","b","c"', '"x","a","b"'])
-def test_invalid_ag_news_row_raises(tmp_path, row):
-    (tmp_path / "ag_news_csv").mkdir()
-    for name in ("train.csv", "test.csv"):
-        (tmp_path / "ag_news_csv" / name).write_text(row)
-    rule = "a class from 1 to 4, a title and a description|line 1 has 4 values for 3 columns"
-    with pytest.raises(ValueError, match=rule):
-        load_texts("ag_news", 9, tmp_path)
-
-
 BOTH = {"train": "a.jsonl", "test": "a.jsonl"}
 
 
@@ -166,11 +156,8 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
     assert again == held != other
     assert data.test[0].texts == texts
     assert load_texts("mine", 5, tmp_path, **BOTH).validation is None
-    with pytest.raises(ValueError, match="list of ascending integers.* Received: pad_to=4"):
-        load_texts("mine", 5, tmp_path, **BOTH, pad_to=4)
-    for count in (20, "8"):
-        with pytest.raises(ValueError, match=f"below the number of .*, 20. .*={count!r}"):
-            load_texts("mine", 5, tmp_path, **BOTH, validation=count)
+    with pytest.raises(ValueError, match=r"at least two classes.*\[\] for training"):
+        load_texts("mine", 5, tmp_path, **BOTH, validation=20)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +182,6 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
         ('{"text": " ", "label": 1}', BOTH, ValueError, "not be blank"),
         ('{"text": "a", "label": " "}', BOTH, ValueError, "not be blank"),
         ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "lone surrogates"),
-        ('{"text": "a", "label": 1}', {**BOTH, "fields": []}, ValueError, r"list of names.*\[\]"),
         ("[1]", BOTH, ValueError, "must be complete.*line 1 is not a JSON object"),
         (
             '{}\n\n{"te',
@@ -222,7 +208,7 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
             ValueError,
             "at least two classes",
         ),
-        ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "must exist.*b.jsonl"),
+        ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "b.jsonl"),
     ],
 )
 def test_invalid_files_raise(tmp_path, content, arguments, error, rule):
@@ -326,9 +312,6 @@ def test_imdb_archive(tmp_path):
         for number in (9, 10)
     ]
     assert ("schön 9", "positive") in test and len(test) == 4
-    (tmp_path / "aclImdb" / "test" / "pos" / "3_9.txt").write_bytes(b"\xff")
-    with pytest.raises(ValueError, match="must be UTF-8 text. Received: .*3_9.txt"):
-        load_texts("imdb", 5, tmp_path)
 
 
 def test_sst2_in_glue_format(tmp_path):
@@ -374,8 +357,3 @@ def test_class_without_test_samples_warns(tmp_path):
     with pytest.warns(UserWarning, match=rule) as caught:
         load_texts("mine", 5, tmp_path, train="train.csv", test="test.csv")
     assert caught[0].filename == __file__
-
-
-def test_fields_not_a_list_raises(tmp_path):
-    with pytest.raises(ValueError, match="`fields` must be a list of names. Received: fields='te"):
-        load_texts("mine", 5, tmp_path, fields="text", train="train.csv", test="test.csv")

@@ -26,14 +26,6 @@ def test_byte_pairs_are_merged_by_frequency():
     assert train_tokenizer(iter(["Low low low lówer", "wer"]), 9) == text
 
 
-def test_panic_in_tokenizers_raises_value_error():
-    pattern = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
-    text = json.loads(train_tokenizer(["a"], 9))
-    text["pre_tokenizer"] = {**pattern, "invert": False}
-    with pytest.raises(ValueError, match="consist of tokens of the `tokenizer`.*Received: .aaa"):
-        SubwordEncoder(json.dumps(text), 8)(["a" * 40 + "!"], 8)
-
-
 def test_vocabulary_smaller_than_alphabet_raises():
     with pytest.raises(
         ValueError, match="different characters.* Received: vocabulary_size=3, .* 5"
