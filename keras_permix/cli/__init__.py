@@ -1,6 +1,5 @@
 """Run the `permix` command: one module per verb."""
 
-import contextlib
 import os
 import sys
 import warnings
@@ -37,19 +36,19 @@ def main(argv: list[str] | None = None) -> int:
     ...
     0
     """
-    _open_what_is_closed()
     argv = sys.argv[1:] if argv is None else argv
     try:
-        with _written_out():
-            return _run(argv)
+        code = _run(argv)
+        print(end="", flush=True)
+        return code
     except BrokenPipeError:  # as in `permix list | head -1`
+        # Python flushes again as the process ends, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     except KeyboardInterrupt:
         print("permix: stopped", file=sys.stderr)
         return STOPPED
-    except SystemExit:
-        raise
-    except BaseException as error:  # A panic of tokenizers is not an `Exception`.
+    except Exception as error:
         if "--traceback" in argv:
             sys.excepthook(*sys.exc_info())
         say_error(_explain(error))
@@ -86,31 +85,3 @@ def _explain(error):
 
 def _in_one_line(message, category, filename, lineno, line=None):
     return f"permix: warning: {' '.join(str(message).split())}\n"
-
-
-def _open_what_is_closed():
-    """Open the null device for each closed standard stream, as with `>&-`.
-
-    Otherwise, the next opened file gets the stream's number, and libraries write into it.
-    """
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
-        if getattr(sys, name) is None and number:
-            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
-
-
-@contextlib.contextmanager
-def _written_out():
-    """Flush stdout before the end, where a closed pipe or a full disk can still be reported."""
-    try:
-        yield
-    finally:
-        try:
-            sys.stdout.flush()
-        except OSError:
-            # Python flushes again as the process ends, which would fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise

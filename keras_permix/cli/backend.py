@@ -33,13 +33,7 @@ def run(arguments):
         return 0
     _backend.check_installed("NAME", arguments.name)
     path, settings = _backend.settings_file(), _backend.settings()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(
-            "`KERAS_HOME` must name a folder that exists or can be created. "
-            f"Received: {path.parent} ({error.strerror})"
-        ) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({**settings, "backend": arguments.name}, indent=4) + "\n")
     beside = f"; KERAS_BACKEND={first} overrides it" if first else ""
     print(f"default backend: {arguments.name}, saved in {path}{beside}")

@@ -7,12 +7,13 @@ import re
 import sys
 from contextlib import nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 
 from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
-from keras_permix.cli.common import check_output, format_table, given_path
+from keras_permix.cli.common import check_output, format_table
 
 WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models, "lra": bench_lra}
 DTYPES = ("float32", "bfloat16", "float16")
@@ -45,7 +46,7 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--out",
-        type=given_path,
+        type=Path,
         help="CSV file to write, row by row; its folder is created. With matplotlib, a plot is "
         "written to the same path with the ending .png",
     )
@@ -87,14 +88,10 @@ def run(arguments):
                 f"Received: {against} for {arguments.what} on {running.name()}"
             )
         own["against"] = against
-    if arguments.out:
-        if arguments.out.suffix.lower() == ".png":
-            raise ValueError(
-                "`--out` must be a CSV file; the plot is written next to it as .png. "
-                f"Received: {arguments.out}"
-            )
-        check_output("--out", arguments.out)
-        check_output("--out", arguments.out.with_suffix(".png"))
+    if out := arguments.out:
+        check_output("--out", out, endings=(".csv",))
+        check_output("--out", out.with_suffix(".png"))
+        out.parent.mkdir(parents=True, exist_ok=True)
     where = f"{machine()}, {chip}" if chip else machine()
     print(f"{arguments.what} on {running.name()}, {where}", flush=True)
     about = {
@@ -111,16 +108,12 @@ def run(arguments):
         "driver": driver() if chip else "",
         "freed_memory": "" if arguments.plain else "kept",
     }
-    columns = [*bench.COLUMNS, *about]
-    if out := arguments.out:
-        check_replaced(out, columns)
-        out.parent.mkdir(parents=True, exist_ok=True)
     rows = []
     with (
         keras.device(arguments.device) if arguments.device else nullcontext(),
         open(out or os.devnull, "w", buffering=1, newline="", encoding="utf-8") as file,
     ):
-        table = csv.DictWriter(file, columns, lineterminator="\n")
+        table = csv.DictWriter(file, [*bench.COLUMNS, *about], lineterminator="\n")
         table.writeheader()
         for case in cases:
             end = "done"
@@ -143,24 +136,6 @@ def run(arguments):
         else:
             print(f"{picture.name} was not written: matplotlib is not installed.", file=sys.stderr)
     return 0
-
-
-def check_replaced(path, columns):
-    """Check that existing output files are from an earlier measurement."""
-    drawing = path.with_suffix(".png")
-    if path.is_file():
-        with open(path, encoding="utf-8", errors="replace") as file:
-            first = file.readline().strip()
-        # An earlier version had fewer columns.
-        ours = not path.stat().st_size or set(first.split(",")) <= set(columns)
-        found = f"{path}, which starts with {first[:60]!r}"
-    else:
-        ours, found = not drawing.exists(), f"{path}, but {drawing.name} exists"
-    if not ours:
-        raise ValueError(
-            "`--out` must be a new file, or the output of an earlier run of the same benchmark, "
-            f"which is replaced. Received: {found}"
-        )
 
 
 def chip_of(device):

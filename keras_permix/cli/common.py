@@ -3,7 +3,6 @@
 import argparse
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
 from keras_permix._version import __version__
@@ -38,13 +37,6 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options):
         super().__init__(formatter_class=Help, **options)
 
-    def parse_known_args(self, args=None, namespace=None):
-        # Rejected here, so that the error refers to the help of the command.
-        known, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
-        return known, unknown
-
     def error(self, message):
         self.exit(2, f"permix: error: {message} (see `{self.prog} --help`)\n")
 
@@ -73,18 +65,6 @@ def parse(argv, load):
     return parser.parse_args(argv)
 
 
-def given(text):
-    """Return the text of an argument; an empty text is rejected."""
-    if not text:
-        raise argparse.ArgumentTypeError("must not be empty. Received: ''")
-    return text
-
-
-def given_path(text):
-    """Return an argument as a path; an empty text is rejected."""
-    return Path(given(text))
-
-
 def add_overrides(parser, text):
     """Add the repeatable option `--set KEY=VALUE`."""
     parser.add_argument(
@@ -94,7 +74,7 @@ def add_overrides(parser, text):
 
 def add_data_dir(parser):
     """Add `--data-dir`."""
-    parser.add_argument("--data-dir", type=given_path, help="folder that holds the data files")
+    parser.add_argument("--data-dir", type=Path, help="folder that holds the data files")
 
 
 def add_training(parser, smoke, verbose):
@@ -132,49 +112,20 @@ def check_output(argument, path, kind="file", endings=()):
         ) from error
 
 
-def trained_preset(preset):
-    """Return the `PresetInfo` of a preset, and check that it has weights."""
-    from keras_permix.recipes.find import WEIGHTS_FILE
-    from keras_permix.zoo import preset_info
-    from keras_permix.zoo.presets.names import untrained
-
-    info = preset_info(preset)
-    if info.files is None or WEIGHTS_FILE not in info.files.names:
-        raise ValueError(f"{untrained(info)}. Received: {preset!r}")
-    return info
-
-
 def say_error(error):
     """Print an error on one line of stderr."""
     print(f"permix: error: {printable(' '.join(str(error).split()))}", file=sys.stderr)
 
 
 def format_table(header, rows):
-    """Format rows of strings as a table, on a terminal with `rich` if it is installed."""
+    """Format rows of strings as a table."""
     lines = [[printable(cell) for cell in line] for line in (header, *rows)]
-    if sys.stdout.isatty() and find_spec("rich"):
-        return _rich_table(*lines)
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
-
-
-def _rich_table(header, *rows):
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table, console = Table(), Console()
-    for cell in header:
-        table.add_column(Text(cell))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get().rstrip("\n")
 
 
 def format_scores(scores):

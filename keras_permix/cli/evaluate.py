@@ -11,14 +11,7 @@ import json
 from itertools import compress
 from pathlib import Path
 
-from keras_permix.cli.common import (
-    add_data_dir,
-    add_overrides,
-    check_output,
-    given,
-    given_path,
-    trained_preset,
-)
+from keras_permix.cli.common import add_data_dir, add_overrides, check_output
 from keras_permix.utils.formatting import counted
 
 MOST_CLASSES = 20  # printed
@@ -29,12 +22,11 @@ def add_arguments(parser):
     data = parser.add_mutually_exclusive_group()
     data.add_argument(
         "--data",
-        type=given,
         metavar="NAME",
         help="name of a data set (default: the data set of the preset)",
     )
     data.add_argument(
-        "--data-path", type=given_path, metavar="PATH",
+        "--data-path", type=Path, metavar="PATH",
         help="folder of images (scores test/ or val/ if present, else all), or file of samples",
     )  # fmt: skip
     add_data_dir(parser)
@@ -46,7 +38,7 @@ def add_arguments(parser):
     )
     parser.add_argument("--batch-size", type=int, default=250, help="samples per batch")
     parser.add_argument(
-        "--out", type=given_path, metavar="FILE",
+        "--out", type=Path, metavar="FILE",
         help="write scores (.json), or predictions and, for classes, the confusion matrix (.csv)",
     )  # fmt: skip
 
@@ -58,6 +50,7 @@ def run(arguments):
     from keras_permix.tasks import task_of
     from keras_permix.utils.checks import check_integer, import_extra
     from keras_permix.utils.formatting import format_score
+    from keras_permix.zoo import preset_info
     from keras_permix.zoo.presets.load import load_preset
 
     if out := arguments.out:
@@ -65,17 +58,11 @@ def run(arguments):
         if out.suffix == ".csv":
             import_extra("matplotlib", "train", "The confusion matrix")
     check_integer("--batch-size", arguments.batch_size)  # before data are read or downloaded
-    info = trained_preset(arguments.preset)
+    info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data, arguments.data_path)
     task = task_of(load_preset(None, info, **parse_overrides(arguments.overrides)))
     task.check_data(spec)
-    try:
-        dataset = task.load(spec, arguments.data_dir)
-    except FileNotFoundError as error:
-        is_given = arguments.data or arguments.data_path or arguments.data_dir
-        if is_given or not {"source", "train"} & set(spec):
-            raise
-        raise FileNotFoundError(f"{error} (If the data have moved, pass `--data-path`.)") from error
+    dataset = task.load(spec, arguments.data_dir)
     task.check_labels(dataset, arguments.by_order)
     predictions = task.predictions(dataset.test, arguments.batch_size, verbose=True)
     measured = task.measure(*predictions)
@@ -197,9 +184,6 @@ def data_of(info, name=None, path=None):
 
     By default, this is the data set of the preset. `name` is another data set, `path` a folder of
     images or a file of samples. If the preset was trained on `path`, the held-out part is scored.
-
-    Raises:
-        ValueError: for unknown data, or a preset that names no data set, as from a smoke run.
     """
     from keras_permix.tasks import TASKS
     from keras_permix.zoo import MODELS
@@ -218,12 +202,4 @@ def data_of(info, name=None, path=None):
                 f"`--data-path` must be a folder or file of data for {task.name}. Received: {path}"
             )
         return found
-    spec = {"name": own, **options} if name in (None, own) else {"name": name}
-    try:
-        task.check_data(spec)
-    except ValueError as error:
-        raise ValueError(
-            "`--data` must name a data set, or `--data-path` a folder or file, to score "
-            f"{info.name}. Received: {name or 'neither'} ({error})"
-        ) from error
-    return spec
+    return {"name": own, **options} if name in (None, own) else {"name": name}

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 
 from keras_permix.cli.common import add_overrides, format_scores, format_table
-from keras_permix.recipes.find import recipe_folders
 from keras_permix.recipes.load import parse_overrides
 
 METADATA_KEYS = ("data", "data_options", "command", "commit", "license")
@@ -84,8 +83,6 @@ def _of_file(path, changes):
 
     if changes:
         raise ValueError(f"`--set` requires a preset or a class. Received: {path} with {changes}")
-    if not path.is_file():
-        raise ValueError(f"The `.keras` file must exist. Received: {path}")
     try:
         model = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Unknown classes and other files raise many types.
@@ -142,7 +139,7 @@ def _stored(info, labels, of):
         ("folder", str(info.files.folder)),
         ("measured", format_scores(info.scores) + of),
         ("labels", ", ".join(labels[:10] + ["…"] * (len(labels) > 10)) or "–"),
-        ("recipe", _file(metadata.get("recipe"))),
+        ("recipe", str(metadata.get("recipe") or "–")),
         *((key, str(metadata.get(key) or "–")) for key in METADATA_KEYS),
         ("saved", f"{metadata.get('date_saved', '–')}, Keras {metadata.get('keras_version', '–')}"),
     ]
@@ -161,15 +158,9 @@ def _planned(name, of):
         ("expected", f"{expected or '–'} ({note}){of}"),
         ("data", data.pop("name")),
         ("data_options", str(data or "–")),
-        ("recipe", _file(run.source)),
+        ("recipe", run.source),
         *((key, str(getattr(run.recipe, key))) for key in RECIPE_KEYS),
     ]
-
-
-def _file(source):
-    """Return the path of a recipe on this machine if it exists, else its name in the metadata."""
-    known = [folder.parent / source for folder in recipe_folders()] if source else []
-    return next((str(path) for path in known if path.is_file()), str(source or "–"))
 
 
 def _plain(key, value):

@@ -26,19 +26,9 @@ def _row(name, folder):
     if folder is None:
         class_name = load_recipe(name).model.get("class_name", "–")
         return name, class_name, "–", untrained, "–"
-    metadata = _read(folder / METADATA_FILE)
+    metadata = json.loads((folder / METADATA_FILE).read_text(encoding="utf-8"))
     count = metadata.get("parameter_count")
     weights = "yes" if (folder / WEIGHTS_FILE).is_file() else untrained
-    class_name = _read(folder / CONFIG_FILE).get("class_name", "–")
+    config = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
     scores = format_scores(metadata.get("scores"))
-    return name, class_name, "–" if count is None else f"{count:,}", weights, scores
-
-
-def _read(path):
-    try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"`{path}` must be valid JSON. Received: {error}") from error
-    if not isinstance(read, dict):
-        raise ValueError(f"`{path}` must contain a JSON object. Received: {read!r}")
-    return read
+    return name, config["class_name"], "–" if count is None else f"{count:,}", weights, scores

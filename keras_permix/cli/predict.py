@@ -4,13 +4,11 @@ All images of a folder are predicted. If an input cannot be read, the error is p
 inputs are predicted, and the exit code is 1.
 """
 
-import csv
-import io
 import json
 import os
 from pathlib import Path
 
-from keras_permix.cli.common import check_output, given_path, say_error, trained_preset
+from keras_permix.cli.common import check_output, say_error
 from keras_permix.utils.formatting import printable
 
 
@@ -22,13 +20,13 @@ def add_arguments(parser):
         "SMILES, or JSON files with one graph each",
     )  # fmt: skip
     parser.add_argument(
-        "--from", type=given_path, metavar="FILE", dest="source",
+        "--from", type=Path, metavar="FILE", dest="source",
         help="read more inputs from FILE, one per line; separate pairs by a tab",
     )  # fmt: skip
     parser.add_argument("--top", type=int, default=5, help="number of labels to print")
     parser.add_argument(
         "--out",
-        type=given_path,
+        type=Path,
         metavar="FILE",
         help="write predictions to FILE (.csv or .jsonl) instead of stdout",
     )
@@ -46,7 +44,7 @@ def run(arguments):
     check_integer("--top", arguments.top)
     if out := arguments.out:
         check_output("--out", out, endings=(".csv", ".jsonl"))
-    task = task_of(load_preset(None, trained_preset(arguments.preset)))
+    task = task_of(load_preset(None, arguments.preset))
     groups = read_inputs(task, arguments.inputs, arguments.source)
     progress = Progbar(len(groups), verbose=1 if out else 0)
     rows = []
@@ -111,13 +109,11 @@ def read_inputs(task, words, source):
 def write_rows(path, rows):
     """Write rows as CSV or JSON lines, depending on the file name extension."""
     from keras_permix.utils.files import write_text
+    from keras_permix.utils.tables import format_csv
 
-    text = io.StringIO(newline="")
     if path.suffix == ".csv":
-        writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)))
-        writer.writeheader()
-        writer.writerows(rows)
+        text = format_csv(rows)
     else:
-        text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text.getvalue())
+    write_text(path, text)

@@ -3,11 +3,13 @@
 Finished runs are skipped. To resume, run the same command again.
 """
 
-from keras_permix.cli.common import add_overrides, add_training, given, given_path
+from pathlib import Path
+
+from keras_permix.cli.common import add_overrides, add_training
 
 
 def add_arguments(parser):
-    parser.add_argument("recipe", type=given, help="name or .toml file of a recipe")
+    parser.add_argument("recipe", help="name or .toml file of a recipe")
     parser.add_argument(
         "--grid", action="append", required=True, metavar="KEY=VALUE,VALUE",
         help="values of a key of the recipe, e.g. --grid model.mixer.group_size=1,2,4; repeat it "
@@ -17,7 +19,7 @@ def add_arguments(parser):
     parser.add_argument("--option", help="use a named option of the recipe")
     add_overrides(parser, "set a value of the recipe in all runs")
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs of each run")
-    parser.add_argument("--out", type=given_path, required=True, help="folder of the sweep")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the sweep")
     smoke = "train each run for two short epochs on generated data"
     add_training(parser, smoke, verbose=2)
 

@@ -4,15 +4,9 @@ To resume, run the same command again.
 """
 
 import shlex
+from pathlib import Path
 
-from keras_permix.cli.common import (
-    add_overrides,
-    add_training,
-    check_output,
-    given,
-    given_path,
-    trained_preset,
-)
+from keras_permix.cli.common import add_overrides, add_training, check_output
 from keras_permix.utils.formatting import counted
 
 # Files in the folder of a run; a smoke run has no card.
@@ -28,7 +22,6 @@ WRITTEN = {
 def add_arguments(parser):
     parser.add_argument(
         "recipe",
-        type=given,
         help="name (cspvit/cifar10_small) or .toml file of a recipe; with --init, also a folder of "
         "images with a subfolder per class (optionally below train/, val/ and test/), or a CSV "
         "file with the columns path, label and optionally split",
@@ -43,7 +36,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--skip-unreadable", action="store_true", help="skip images that cannot be read"
     )
-    parser.add_argument("--out", type=given_path, help="folder of the run (default: runs/PRESET)")
+    parser.add_argument("--out", type=Path, help="folder of the run (default: runs/PRESET)")
     parser.add_argument(
         "--distribute", choices=("data", "model", "auto"),
         help="distribute batches (data) or parameters (model, JAX only) over devices or processes",
@@ -63,7 +56,6 @@ def run(arguments):
     """Train, write the preset and its card, and return the exit code."""
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.training import plan_run, train
-    from keras_permix.training.data import check_data
     from keras_permix.training.distribute import distributed
     from keras_permix.training.preset import finished_scores
     from keras_permix.training.run import FLAGS
@@ -76,9 +68,6 @@ def run(arguments):
     changes = parse_overrides([*arguments.overrides, *short])
     asked = plan_run(arguments.recipe, arguments.option, arguments.smoke, **changes)
     folder = arguments.out or asked.folder
-    check_data(asked.recipe)  # Errors in the recipe are raised before a folder is made.
-    if asked.recipe.init:
-        trained_preset(asked.recipe.init)
     length = counted(asked.recipe.epochs, "epoch")
     check_output("--out", folder, "folder")
     with distributed(arguments.distribute) as distribution:

@@ -8,10 +8,9 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from keras_permix.cli.common import format_table, trained_preset
+from keras_permix.cli.common import format_table
 from keras_permix.utils.formatting import counted
 
 
@@ -46,9 +45,6 @@ def run(arguments):
     installed = installed_backends()
     for backend in arguments.backends or []:
         check_choice("--backend", backend, installed)
-    for preset in arguments.presets:
-        if "://" not in preset and not Path(preset).is_dir():
-            trained_preset(preset)  # raises for an unknown name
     presets = arguments.presets or [
         name for name, info in list_presets().items() if info.has_weights
     ]
@@ -56,9 +52,7 @@ def run(arguments):
     for backend in arguments.backends or installed:
         number = counted(len(presets), "preset")
         print(f"{backend}: {number}", file=sys.stderr, flush=True)
-        for count, result in enumerate(verify_on(backend, presets), 1):
-            progress = f"{backend} {count}/{len(presets)}: {result['preset']} checked"
-            print(progress, file=sys.stderr, flush=True)
+        for result in verify_on(backend, presets):
             numbers, verdict = "–", "FAIL: see below"
             if "problem" in result:
                 problems.append(f"{result['preset']} on {backend}: {result['problem']}")
@@ -84,7 +78,7 @@ def verify_here(preset):
 
 
 def verify_on(backend, presets):
-    """Yield the results of `verify_here` from a process with another backend, as they arrive."""
+    """Return the results of `verify_here` from a process with another backend."""
     package_parent = str(Path(__file__).resolve().parents[2])
     paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
@@ -95,21 +89,9 @@ def verify_on(backend, presets):
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     command = [sys.executable, "-m", "permix", "verify", "--here", *presets]
-    answered = 0
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
-        subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=said, encoding="utf-8"
-        ) as process,
-    ):
-        for line in process.stdout or ():
-            if line.startswith("{"):
-                answered += 1
-                yield json.loads(line)
-        process.wait()
-        said.seek(0)
-        problem = (
-            said.read().strip().splitlines() or ["the process ended without an error message"]
-        )[-1]
-    for preset in presets[answered:]:
-        yield {"preset": preset, "problem": problem}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, encoding="utf-8", errors="replace"
+    )
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    problem = (done.stderr.strip().splitlines() or ["the process ended without a message"])[-1]
+    return results + [{"preset": each, "problem": problem} for each in presets[len(results) :]]

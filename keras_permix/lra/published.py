@@ -90,13 +90,7 @@ def published_rows(task: str) -> list[tuple[str, float, str]]:
 
 
 def published_score(task: str, model: str) -> tuple[float, str] | None:
-    """Return the published accuracy of a model of `permix lra` in percent, and its paper.
-
-    Example:
-
-    >>> published_score("listops", "butterfly")
-    (37.2, 'Sapkota & Bhattarai, Dimension Mixer, 2023, table IV')
-    """
+    """Return the published accuracy of a model of `permix lra` in percent, and its paper."""
     if model not in ROWS:
         return None
     paper, name = ROWS[model]

@@ -58,11 +58,6 @@ def lra_run(
             small = {"max_sequence_length": min(256, length)}
         values = merge(values, {**SMOKE, "model": small})
     recipe = make_recipe(merge(values, parse_overrides(overrides)), SOURCE)
-    if recipe.steps_per_epoch is None:
-        raise ValueError(
-            "`steps_per_epoch` must be a positive integer in the Long Range Arena, because the "
-            "results list the number of steps. Received: steps_per_epoch=None"
-        )
     words = ["permix", "lra", task, "--model", model, "--scale", scale, "--seed", str(seed)]
     words += [word for override in overrides for word in ("--set", override)]
     words += ["--smoke"] * smoke

@@ -20,13 +20,13 @@ def is_images(path: Path) -> bool:
 def images_recipe(path: Path) -> dict[str, Any]:
     """Make a recipe that fine-tunes a preset on a folder or list of images.
 
-    The parts are `train/` (or `training/`), `val/` (or `valid/`, `validation/`, `dev/`) and `test/`
-    (or `testing/`) in any case; a list names them in the column "split". Without a test part, the
-    validation part is scored. Without parts, 20 % per class are held out, selected by file name.
+    A folder may have subfolders for training, validation and testing; a list names these parts in
+    the column "split". Without a test part, the validation part is scored. Without parts, 20 % per
+    class are held out, selected by file name.
 
     The column "label" of a list holds classes, several labels ("cat;red", or a list), or decimal
     numbers. Without it, all other columns are targets: numbers, or labels if they hold only 0 and 1
-    and there are at least two. Unless the targets are classes, the recipe sets `model.predicts`.
+    and there are at least two.
     """
     name, model = path.resolve().name, {}
     if path.is_file():
@@ -45,21 +45,6 @@ def images_recipe(path: Path) -> dict[str, Any]:
         schedule=dict(name="cosine", warmup_epochs=1),
         batch_size=16,
         epochs=10,
-    )
-
-
-def check_start(path: Path) -> None:
-    """Raise a `ValueError` for images without `init`, or for a list of other samples."""
-    rows = parse_rows(path.read_bytes(), path) if path.is_file() else []
-    if rows and "path" not in rows[0]:
-        raise ValueError(
-            "Without a recipe, a list must contain images, with columns `path` and `label`; texts "
-            "and molecules need a recipe that names the file (docs/guides/fine_tune.md). "
-            f"Received: {path} with {', '.join(rows[0])}"
-        )
-    raise ValueError(
-        "To train on your images, set `init` to a preset to start from "
-        f"(`permix train {path} --init cspvit/cifar10_small`). Received: {path}, init=None"
     )
 
 

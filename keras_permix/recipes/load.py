@@ -8,11 +8,10 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.recipes.find import find_recipe
-from keras_permix.recipes.images import check_start, images_recipe, is_images
+from keras_permix.recipes.images import images_recipe, is_images
 from keras_permix.recipes.recipe import Recipe, make_recipe, merge
 
 NONE = "none"  # TOML has no null
-MOST_PARTS = 8  # of a dotted key
 
 
 def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> Recipe:
@@ -50,38 +49,27 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
             )
         values = merge(values, options[option])
     values = merge(values, changes)
-    if is_images(path) and not values.get("init"):
-        check_start(path)
     return make_recipe(values, " with ".join([str(path), *format_overrides(changes)]))
 
 
-def read_values(path: Path, before: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Read the values of a recipe, including its `options` and its `base`.
-
-    The `base` of each recipe in `before` leads to this one.
-    """
+def read_values(path: Path) -> dict[str, Any]:
+    """Read the values of a recipe, including its `options` and its `base`."""
     if is_images(path):
         return images_recipe(path)
-    if path in before:
-        raise ValueError(f"`base` must not refer back to the recipe. Received: {path}")
     with open(path, "rb") as file:
         try:
             values = _without_none(tomllib.load(file))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ValueError(f"A recipe must be valid TOML. Received: {path} ({error})") from error
     base = values.pop("base", None)
-    if base is None:
-        return values
-    return merge(read_values(find_recipe(base), (*before, path)), values)
+    return values if base is None else merge(read_values(find_recipe(base)), values)
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     """Parse strings `key=value` or `key.key=value` into a nested dict.
 
-    Values are TOML; text that is not TOML is a string, and "none" is `None`.
-
-    Raises:
-        ValueError: for a string of another form, or a key that is set twice.
+    Values are TOML; text that is not TOML is a string, and "none" is `None`. The last value of a
+    key is used.
 
     Example:
 
@@ -89,18 +77,11 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     {'epochs': 2, 'model': {'mixer': 'csp'}, 'ema': None}
     """
     values: dict[str, Any] = {}
-    seen: set[str] = set()
     for override in overrides:
         key, separator, text = override.partition("=")
         parts = key.strip().split(".")
-        if not separator or not all(parts) or len(parts) > MOST_PARTS:
-            raise ValueError(
-                f"An override must have the form `key=value`, with at most {MOST_PARTS - 1} dots "
-                f"in the key. Received: {override[:80]!r}"
-            )
-        if ".".join(parts) in seen:
-            raise ValueError(f"A key must be set only once. Received: {override!r}, set before")
-        seen.add(".".join(parts))
+        if not separator or not all(parts):
+            raise ValueError(f"An override must have the form `key=value`. Received: {override!r}")
         value = parse_value(text)
         for part in reversed(parts):
             value = {part: value}
@@ -112,7 +93,7 @@ def parse_value(text: str) -> Any:
     """Parse the value of an override as TOML, or return it as a string."""
     try:
         read = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
+    except ValueError:
         read = {}
     return _without_none({"value": text, **(read if len(read) == 1 else {})})["value"]
 

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import difflib
 import math
 import types
 import typing
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, Required, TypedDict
 
 from keras_permix._typing import StrPath
+from keras_permix.utils.checks import check_names
 
 
 class Rule(NamedTuple):
@@ -33,10 +33,8 @@ Precision = Literal[
 
 
 class ModelTable(TypedDict, total=False):
-    """List keys of `[model]` that do not depend on the class."""
+    """List keys of `[model]` that are checked before the class does."""
 
-    class_name: str
-    trainable: bool
     dtype: Annotated[None, Rule("omitted; set `precision` instead", lambda value: True)]
 
 
@@ -127,7 +125,10 @@ class Recipe:
 def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
     """Check nested dicts and make a `Recipe`; errors name the `source` of the values."""
     if not (values.get("model") or values.get("init")):
-        raise ValueError(f"A recipe must set `model` or `init`. Received: neither, in {source}")
+        raise ValueError(
+            "A recipe must set `model` or `init` (`--init cspvit/cifar10_small`). "
+            f"Received: neither, in {source}"
+        )
     values = merge({"optimizer": {"name": "adam", "learning_rate": 1e-3}}, values)
     check_table(values, Recipe, "", source)
     return Recipe(**{**values, "schedule": Schedule(**values.get("schedule", {}))})
@@ -155,14 +156,12 @@ def check_table(values: dict[str, Any], table: Any, prefix: str, source: StrPath
     the keys have a prefix such as "optimizer.".
     """
     hints = typing.get_type_hints(table, include_extras=True)
-    is_closed = dataclasses.is_dataclass(table)
-    for key in values.keys() - hints.keys() if is_closed else ():
-        close = _similar(key, hints, prefix)
-        hint = f" Did you mean `{close}`?" if close else ""
-        raise ValueError(
-            f"`{prefix}{key}` must be one of {', '.join(hints)}; arguments of the model belong to "
-            f"`model`.{hint} Received: {prefix}{key}={values[key]!r} in {source}"
-        )
+    if dataclasses.is_dataclass(table):
+        known = [f"{prefix}{key}" for key in hints]
+        if table is Recipe:  # to suggest `optimizer.learning_rate` for `learning_rate`
+            known += [f"optimizer.{key}" for key in typing.get_type_hints(OptimizerTable)]
+            known += [f"schedule.{key}" for key in typing.get_type_hints(Schedule)]
+        check_names(f"The recipe {source}", [f"{prefix}{key}" for key in values], known)
     required = ("data",) if table is Recipe else getattr(table, "__required_keys__", ())
     for key in sorted(set(required) - values.keys()):
         raise ValueError(
@@ -212,13 +211,3 @@ def _in_words(hint):
         return "a list of strings"
     words = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
     return words.get(hint, '"none"')
-
-
-def _similar(key, hints, prefix):
-    """Return the dotted name of the most similar known key, or `None`."""
-    inner: dict[str, str] = {}
-    if not prefix:
-        for name, table in (("optimizer", OptimizerTable), ("schedule", Schedule)):
-            inner |= {part: f"{name}.{part}" for part in typing.get_type_hints(table)}
-    close = difflib.get_close_matches(key, [*hints, *inner], n=1)
-    return inner.get(close[0], f"{prefix}{close[0]}") if close else None

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_permix._typing import Model, StrPath
+from keras_permix._typing import StrPath
 from keras_permix.ops.backend import running
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.training.distribute import Distribution
@@ -58,9 +58,6 @@ class Progress(keras.callbacks.Callback):
         """Return whether `early_stopping` epochs have passed without a lower validation loss."""
         patience, best = self.recipe.early_stopping, self.best
         return patience is not None and best is not None and self.epoch - best >= patience
-
-    def restore_best(self, model: Model) -> None:
-        """Load the weights of the best epoch, averaged if the recipe sets `ema`."""
 
     def keep(self, weights: bytes) -> None:
         """Store the bytes of an epoch's weights file; only the first process does."""

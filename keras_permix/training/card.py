@@ -6,7 +6,7 @@ from keras_permix._typing import Model
 from keras_permix.data import Dataset
 from keras_permix.data.dataset import size_of
 from keras_permix.training.run import Run
-from keras_permix.utils.formatting import counted, format_score
+from keras_permix.utils.formatting import counted, duration, format_score
 
 
 def write_card(
@@ -65,7 +65,7 @@ model = {class_name}.from_preset({preset}
 * Recipe: `{run.source}`{f", option `{run.option}`" if run.option else ""}; reproduce with \
 `{run.command}`.
 {start}* Log: `log.csv`, one row per epoch; curves: `curves.png`.
-* Trained {record["date"]} in {_duration(seconds)} of wall time on {record["machine"]}, Keras \
+* Trained {record["date"]} in {duration(seconds)} of wall time on {record["machine"]}, Keras \
 {record["keras"]} on {record["backend"]} {record["backend_version"]}, \
 {recipe.precision}, seed {recipe.seed}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
@@ -81,12 +81,6 @@ def _mixed(model):
     specs = specs if isinstance(specs, list) else [specs]
     names = dict.fromkeys(spec["name"] if isinstance(spec, dict) else spec for spec in specs)
     return f", mixer {', '.join(f'`{name}`' for name in names)}" if names else ""
-
-
-def _duration(seconds):
-    """Format a duration in minutes if there are at least two, else in seconds."""
-    minutes = round(seconds / 60)
-    return counted(minutes, "minute") if minutes > 1 else counted(max(round(seconds), 1), "second")
 
 
 def _when(record, recipe, rows):

@@ -19,11 +19,7 @@ SUMS_FILE = "SHA256SUMS"  # in the format of `sha256sum --check`
 def save_checkpoint(
     folder: StrPath, epoch: int, state: dict[str, Any], weights: bytes, best: int | None = None
 ) -> None:
-    """Write the checkpoint of an epoch, and remove all except the last two and the best.
-
-    Raises:
-        OSError: if it cannot be written; the previous checkpoint is unchanged.
-    """
+    """Write the checkpoint of an epoch, and remove all except the last two and the best."""
     files = {STATE_FILE: json.dumps(state, indent=1).encode("utf-8"), WEIGHTS_FILE: weights}
     files[SUMS_FILE] = "".join(
         f"{sha256_of(content)}  {name}\n" for name, content in files.items()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,6 +14,7 @@ from keras_permix.data.dataset import fingerprint, labels_of, size_of, some
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
 from keras_permix.training.callbacks import Progress, Together
+from keras_permix.training.checkpoints import read_weights
 from keras_permix.training.distribute import Distribution
 from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.run_folder import RunFolder
@@ -85,7 +87,9 @@ def fit_recipe(
         )
     class_weight = balanced_weights(dataset, task) if recipe.class_weight else None
     watched = dataset.validation or dataset.test
-    validation = task.batches(_shared_evenly(watched, recipe, distribution), size)
+    count = min(recipe.validation_samples or math.inf, size_of(watched[0]))
+    count -= count % distribution.parts  # a number that the devices share evenly
+    validation = task.batches(some(watched, count), size)
     progress = _begin(out, recipe, dataset, distribution)
     if verbose:
         print(described(dataset, size, recipe.steps_per_epoch, task.predicts), flush=True)
@@ -126,7 +130,10 @@ def fit_recipe(
                 class_weight=class_weight,
             )
     if recipe.early_stopping:
-        progress.restore_best(model)
+        best = progress.best or progress.epoch
+        load_weights_content(model, *read_weights(Path(out, "checkpoints"), best))
+        if recipe.ema is not None:
+            model.optimizer.finalize_variable_values(model.trainable_variables)
     return progress.rows
 
 
@@ -149,17 +156,7 @@ def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
 def described(
     dataset: Dataset, batch_size: int, steps_per_epoch: int | None, predicts: str = "class"
 ) -> str:
-    """Describe the data of a run in one line.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data import Dataset
-    >>> x, y = np.zeros((38, 8, 8, 3), "uint8"), np.arange(38) % 2
-    >>> pets = Dataset("pets", (x, y), (x[:6], y[:6]), ("cat", "dog"))
-    >>> described(pets, 16, None)
-    'pets: 38 samples, 6 test samples, 2 classes; 2 steps of 16 per epoch, 6 samples unused'
-    """
+    """Describe the data of a run in one line."""
     count, kinds = size_of(dataset.train[0]), len(dataset.labels)
     parts = [counted(count, "sample"), counted(size_of(dataset.test[0]), "test sample")]
     if dataset.validation is not None:
@@ -181,14 +178,3 @@ def _begin(out, recipe, dataset, distribution):
 
     rows = distribution.from_chief(open_folder)
     return opened[0] if opened else Progress(out, recipe, rows, distribution.stream)
-
-
-def _shared_evenly(part, recipe, distribution):
-    """Return validation samples in a number that the devices share evenly."""
-    count = min(recipe.validation_samples or math.inf, size_of(part[0]))
-    if count < distribution.parts:
-        raise ValueError(
-            "The number of validation samples must be at least the number of devices that share "
-            f"a batch. Received: {count} samples for {distribution.parts} devices"
-        )
-    return some(part, count - count % distribution.parts)

@@ -15,36 +15,22 @@ from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.load import load_preset
+from keras_permix.zoo.presets.names import find_preset
 from keras_permix.zoo.presets.transfer import transfer_trainable
 
 
 def with_class(recipe: Recipe) -> Recipe:
-    """Return the recipe with the class of its `init` preset in `model`, and check the class."""
+    """Return the recipe with a known class in `model`, by default that of its `init` preset."""
     model = recipe.model
     if recipe.init:
-        if is_run(recipe.init) and not Path(recipe.init).is_dir():
-            raise ValueError(
-                "`init` names a run that does not exist. Train it first by the command at the top "
-                f"of the recipe. Received: init={recipe.init!r}"
-            )
-        found = zoo.preset_info(recipe.init).class_name
-        model = {"class_name": found, **model}
-        if model["class_name"] != found:
-            raise ValueError(
-                f"`init` must be a preset of the recipe's class {model['class_name']}. "
-                f"Received: init={recipe.init!r} of class {found}"
-            )
+        given = zoo.MODELS.get(model.get("class_name", ""))
+        model = {"class_name": find_preset(recipe.init, given).class_name, **model}
     name = model.get("class_name")
     if name not in zoo.MODELS:
         raise ValueError(
             f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
         )
     return replace(recipe, model=model)
-
-
-def is_run(init: str | None) -> bool:
-    """Return whether `init` is the preset of a run in `runs/`."""
-    return init is not None and Path(init).parts[:1] == ("runs",)
 
 
 def make_model(recipe: Recipe) -> Model:

@@ -109,8 +109,10 @@ def finished_scores(
     """
     if not (Path(folder) / "checkpoints").is_dir():
         return None
-    kept = RunFolder(folder, run.recipe)
-    release_folder(folder)
+    try:
+        kept = RunFolder(folder, run.recipe)
+    finally:
+        release_folder(folder)
     written = ["preset/metadata.json"] + ["README.md"] * (not run.smoke)
     whole = all((kept.path / name).is_file() for name in written)
     if not whole or kept.epoch < run.recipe.epochs and not kept.is_stopped():

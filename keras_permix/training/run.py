@@ -17,7 +17,7 @@ from keras_permix.ops.backend import running
 from keras_permix.recipes.find import RECIPE_FILE, find_recipe, recipe_folders
 from keras_permix.recipes.load import format_overrides, load_recipe
 from keras_permix.recipes.recipe import Recipe, merge
-from keras_permix.training.model import is_run, with_class
+from keras_permix.training.model import with_class
 from keras_permix.training.run_folder import RECORD, has_checkpoints
 from keras_permix.utils.files import write_bytes, write_text
 from keras_permix.utils.machine import machine
@@ -92,7 +92,8 @@ def plan_run(
     values = load_recipe(recipe, option, **changes)
     if smoke:
         # A smoke run starts from new weights if its recipe starts from another run.
-        fresh = {"init": None} if is_run(values.init) and "class_name" in values.model else {}
+        from_run = Path(values.init or "").parts[:1] == ("runs",)
+        fresh = {"init": None} if from_run and "class_name" in values.model else {}
         values = load_recipe(recipe, option, **merge({**SMOKE, **fresh}, changes))
     if "class_name" not in values.model:
         values = with_class(values)
@@ -166,19 +167,14 @@ def _now():
 
 
 def read_record(folder: StrPath) -> dict[str, Any]:
-    """Read and check the record of a run."""
+    """Read the record of a run, and check that the file is not another one of this name."""
     path = Path(folder) / RECORD
-    if not path.is_file():
-        raise ValueError(f"The folder of a run must contain `{RECORD}`. Received: {folder}")
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if not (isinstance(record, dict) and record.keys() >= KEYS):
-            raise ValueError(f"without all of {', '.join(sorted(KEYS))}")
-    except (ValueError, RecursionError) as error:
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if not (isinstance(record, dict) and record.keys() >= KEYS):
         raise ValueError(
-            f"`{RECORD}` must be the JSON file of a run. Remove it to resume the run. "
-            f"Received: {path} ({error})"
-        ) from error
+            f"`{RECORD}` must be the record of a run, with {', '.join(sorted(KEYS))}. Pass another "
+            f"folder. Received: {path}"
+        )
     return record
 
 

@@ -10,19 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix._typing import Model, StrPath
+from keras_permix._typing import StrPath
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.training.callbacks import Progress
-from keras_permix.training.checkpoints import (
-    STATE_FILE,
-    load_checkpoint,
-    read_weights,
-    save_checkpoint,
-)
-from keras_permix.utils.files import hold_folder, release_folder, sweep, write_bytes, write_text
+from keras_permix.training.checkpoints import STATE_FILE, load_checkpoint, save_checkpoint
+from keras_permix.utils.files import hold_folder, sweep, write_bytes, write_text
 from keras_permix.utils.tables import format_csv
-from keras_permix.zoo.presets.load import load_weights_content
 
 PATH_KEYS = ("path", "train", "test")  # keys of a recipe's `data` for files and folders
 # Names that a run writes, besides its record.
@@ -58,23 +52,13 @@ class RunFolder(Progress):
                 "Another process is training in this folder. Wait for it, or pass another `--out` "
                 f"folder. Received: {self.path}"
             )
-        try:
-            self._resume()
-        except BaseException:
-            release_folder(self.path)
-            raise
+        self._resume()
 
     def keep(self, weights: bytes) -> None:
         recipe = dataclasses.asdict(self.recipe)
         state = {"recipe": recipe, "rows": self.rows, "data": self.data}
         save_checkpoint(self.path / "checkpoints", self.epoch, state, weights, self.best)
         self._write()
-
-    def restore_best(self, model: Model) -> None:
-        weights = read_weights(self.path / "checkpoints", self.best or self.epoch)
-        load_weights_content(model, *weights)
-        if self.recipe.ema is not None:
-            model.optimizer.finalize_variable_values(model.trainable_variables)
 
     def _write(self):
         """Write events, curves and log; the log is last and marks them as complete."""

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data.files import data_folder
-from keras_permix.ops.backend import running
 from keras_permix.tasks import task_of
 from keras_permix.training.callbacks import Estimate
 from keras_permix.training.data import check_data, load_data
@@ -97,11 +96,7 @@ def train(
     >>> sorted(done.scores)
     ['generated/test/top1', 'generated/test/top5']
     """
-    if check_integer("steps_per_execution", steps_per_execution) > 1 and not running.fuses_steps():
-        raise ValueError(
-            "`steps_per_execution` must be 1 on PyTorch. "
-            f"Received: steps_per_execution={steps_per_execution}"
-        )
+    check_integer("steps_per_execution", steps_per_execution)
     check_integer("workers", workers)
     run = recipe if isinstance(recipe, Run) else plan_run(recipe, option, smoke, **changes)
     folder, values = Path(out or run.folder), run.recipe

@@ -52,7 +52,7 @@ def write_text(path: StrPath, text: str) -> None:
 def replacing_file(path: StrPath) -> Iterator[BinaryIO]:
     """Open an empty file that replaces `path` when the block ends without an error.
 
-    A link stays a link, and the mode of the replaced file is kept.
+    A link stays a link.
     """
     target = Path(os.path.realpath(path))
     partial = _hidden(target, "new")
@@ -61,7 +61,6 @@ def replacing_file(path: StrPath) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _replace_mode(partial, target)
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
@@ -73,8 +72,7 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
     """Make an empty folder that replaces `folder` when the block ends without an error.
 
     If a process was killed between the two renames, the folder is recovered first. If several
-    processes write the folder at once, the last one wins. A link stays a link, and the mode of the
-    replaced folder is kept.
+    processes write the folder at once, the last one wins. A link stays a link.
     """
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +83,6 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
         yield partial
         for path, _, _ in os.walk(partial):
             _flush_folder(path)
-        _replace_mode(partial, folder)
         while not _put_in_place(partial, folder):
             pass
         _flush_folder(folder.parent)
@@ -96,11 +93,7 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
 def sweep(folder: StrPath, age: float = 0.0, name: str | None = None) -> None:
     """Remove the leftovers of killed processes in a folder, and restore replaced folders.
 
-    Args:
-        folder: The folder.
-        age: Seconds since the last write of files to remove. Pass `ABANDONED` where other processes
-            may write.
-        name: Name of the file or folder to sweep for. `None`: all.
+    Pass the age `ABANDONED`, in seconds since the last write, where other processes may write.
     """
     left = []
     for path in Path(folder).iterdir():
@@ -114,7 +107,10 @@ def sweep(folder: StrPath, age: float = 0.0, name: str | None = None) -> None:
             with contextlib.suppress(OSError):  # Another process was faster.
                 os.rename(path, target)
         elif match["state"] == "old" or time.time() - written >= age:
-            _remove(path)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def hold_folder(folder: StrPath) -> bool:
@@ -190,18 +186,6 @@ def _put_in_place(partial, folder):
 
 def _hidden(path, state):
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.{state}")
-
-
-def _remove(path):
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _replace_mode(partial, target):
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copymode(target, partial)
 
 
 def _flush_folder(folder):

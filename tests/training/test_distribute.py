@@ -1,7 +1,6 @@
 """Test distributed training: results match one device, invalid setups raise."""
 
 import contextlib
-import dataclasses
 import json
 import re
 import signal
@@ -28,7 +27,7 @@ from keras_permix.training.distribute.jax import (
 from tests.harness import ROOT
 from tests.harness.processes import environment
 from tests.tolerances import TOLERANCES
-from tests.training import runs, together
+from tests.training import together
 from tests.zoo.models import FAMILIES, TINY, tiny
 
 BACKEND = keras.config.backend()
@@ -179,7 +178,7 @@ def test_gradients_and_metrics_are_averaged(optimizer, frozen):
 def test_processes_require_one_step_per_execution():
     Distribution().check(16, 2 if BACKEND == "tensorflow" else 1)
     IdenticalProcesses().check(16, 1)
-    with pytest.raises(ValueError, match="steps_per_execution=2, 2 processes"):
+    with pytest.raises(ValueError, match="steps_per_execution=2"):
         IdenticalProcesses().check(16, 2)
 
 
@@ -254,21 +253,11 @@ def test_replicas_clip_global_norm_and_vary_dropout():
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")
-@pytest.mark.parametrize("task", [None, {"type": "evaluator", "index": 0}, {"type": "worker"}])
+@pytest.mark.parametrize("task", [{}, {"type": "evaluator", "index": 0}, {"type": "worker"}])
 def test_invalid_tf_config_task_raises(task, monkeypatch):
-    config = {"cluster": {"worker": ["one:1", "two:1"]}, **({"task": task} if task else {})}
+    config = {"cluster": {"worker": ["one:1", "two:1"]}, "task": task}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(ValueError, match=re.escape(f"Received: task={task!r}")):
-        with distributed("auto"):
-            pass
-
-
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")
-def test_distributed_after_computation_raises(monkeypatch):
-    keras.ops.convert_to_tensor(1)
-    config = {"cluster": {"worker": ["one:1", "two:1"]}, "task": {"type": "worker", "index": 1}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    with pytest.raises(RuntimeError, match="`distributed` before TensorFlow computes"):
         with distributed("auto"):
             pass
 
@@ -281,9 +270,9 @@ def test_every_kernel_of_zoo_is_divided(name):
     assert [w.path for w in large if divided_axis(w.path, w.shape, 1) is None] == []
 
 
-def test_indivisible_model_raises():
+def test_indivisible_model_warns():
     patches, csp = (zoo.MODELS[name](**TINY[name]) for name in ("PatchOnlyMLPMixer", "CSPViT"))
-    with pytest.raises(ValueError, match="Received: a PatchOnlyMLPMixer with none on 64 devices"):
+    with pytest.warns(UserWarning, match="divides 0% of the parameters of this PatchOnlyMLPMixer"):
         check_divides(patches, 64)
     with pytest.warns(UserWarning, match=r"divides \d+% of the parameters of this ButterflyMixer"):
         check_divides(zoo.ButterflyMixer(), 8)
@@ -296,7 +285,7 @@ def test_indivisible_model_raises():
 def test_model_parallelism_checks_model(monkeypatch):
     here = Devices(DividedWeights())
     monkeypatch.setattr(here, "devices", 64)
-    with pytest.raises(ValueError, match="with none on 64 devices"):
+    with pytest.warns(UserWarning, match="each of the 64 devices holds all others"):
         here.prepare(tiny("PatchOnlyMLPMixer"))
 
 
@@ -306,11 +295,3 @@ def test_batch_size_must_be_multiple_of_devices(monkeypatch):
     here.check(12, 1)
     with pytest.raises(ValueError, match=r"multiple.* Received: batch_size=16, 3 devices"):
         here.check(16, 1)
-
-
-def test_fewer_validation_samples_than_devices_raises(monkeypatch, tmp_path):
-    monkeypatch.setattr(here := Distribution(), "devices", 32)
-    with pytest.raises(ValueError, match="16 samples for 32 devices"):
-        recipe = dataclasses.replace(runs.RECIPE, batch_size=32)
-        runs.train(recipe, runs.make_images(), tmp_path / "run", distribution=here)
-    assert not (tmp_path / "run").exists()

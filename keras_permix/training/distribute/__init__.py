@@ -72,6 +72,6 @@ def _start(kind):
         return Distribution()
     found.close()
     raise ValueError(
-        f"`distribute={kind!r}` requires several devices or processes. {engine.HINT} "
-        f"Received: one process with one device on {running.name()}"
+        f"`distribute={kind!r}` requires several devices, or several processes that a launcher "
+        f"such as `torchrun` starts. Received: one process with one device on {running.name()}"
     )

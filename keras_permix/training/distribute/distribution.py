@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from keras_permix._typing import Model, Tensor
+from keras_permix.ops.backend import running
 
 LOST = (
     "Another process of this run has ended or cannot be reached; see its last message. Start all "
@@ -23,7 +24,7 @@ class Distribution:
         index: Index of this process, from 0.
         count: Number of processes.
         devices: Number of devices.
-        fuses_steps: Whether `steps_per_execution` may exceed 1.
+        fuses_steps: Whether `steps_per_execution` may exceed 1, except on PyTorch.
         stream: Integers that separate the random numbers of this process from those of others.
 
     Example:
@@ -106,11 +107,7 @@ class Distribution:
         return answer["value"]
 
     def refuse_batch_norms(self, model: Model) -> None:
-        """Check that a model has no batch normalization, which would use a part of each batch.
-
-        Raises:
-            ValueError: for a `BatchNormalization` on several devices.
-        """
+        """Raise a `ValueError` for a model with `BatchNormalization` on several devices."""
         kind = keras.layers.BatchNormalization
         found = [layer.path for layer in model._flatten_layers() if isinstance(layer, kind)]
         if found and self.devices > 1:
@@ -121,20 +118,16 @@ class Distribution:
             )
 
     def check(self, batch_size: int, steps_per_execution: int) -> None:
-        """Check that the devices share a batch evenly, and support `steps_per_execution`.
-
-        Raises:
-            ValueError: for another batch size, or for several steps in several processes.
-        """
+        """Raise a `ValueError` unless devices share batches evenly, and fuse steps if asked to."""
         if batch_size % self.parts:
             raise ValueError(
                 "`batch_size` must be a multiple of the number of devices that share each batch. "
                 f"Received: batch_size={batch_size}, {self.parts} devices"
             )
-        if steps_per_execution > 1 and not self.fuses_steps:
+        if steps_per_execution > 1 and not (self.fuses_steps and running.fuses_steps()):
             raise ValueError(
-                "`steps_per_execution` must be 1 with several processes, except on JAX. "
-                f"Received: steps_per_execution={steps_per_execution}, {self.count} processes"
+                "`steps_per_execution` must be 1 on PyTorch, and with several processes of "
+                f"TensorFlow. Received: steps_per_execution={steps_per_execution}"
             )
 
 

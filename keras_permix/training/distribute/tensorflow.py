@@ -13,7 +13,6 @@ from keras_permix.training.distribute.distribution import Distribution, Processe
 
 ROLES = ("chief", "worker")
 ABORTED = "Collective ops is aborted"
-HINT = "See the devices with `tf.config.list_logical_devices()`, and `TF_CONFIG` for processes."
 
 
 def start(kind: str) -> Distribution:
@@ -22,7 +21,7 @@ def start(kind: str) -> Distribution:
     cluster = config.get("cluster", {})
     tasks = [(role, str(i)) for role in ROLES for i, _ in enumerate(cluster.get(role, []))]
     if len(tasks) > 1:
-        return Workers(config.get("task"), tasks)
+        return Workers(config.get("task", {}), tasks)
     devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
     return Replicas(tf.distribute.MirroredStrategy([device.name for device in devices]))
 
@@ -66,8 +65,8 @@ class Workers(Processes):
     `task` holds the "type" and "index" of this process, `tasks` those of each process.
     """
 
-    def __init__(self, task: Any, tasks: list[tuple[str, str]]) -> None:
-        own = (task.get("type"), str(task.get("index"))) if isinstance(task, dict) else None
+    def __init__(self, task: dict[str, Any], tasks: list[tuple[str, str]]) -> None:
+        own = task.get("type"), str(task.get("index"))
         if own not in tasks:
             raise ValueError(
                 "`distribute` on TensorFlow requires a `task` in TF_CONFIG that is a "
@@ -81,13 +80,7 @@ class Workers(Processes):
                 "per GPU, and set CUDA_VISIBLE_DEVICES. "
                 f"Received: {gpus} GPUs in process {self.index}"
             )
-        try:
-            self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
-        except RuntimeError as error:
-            raise RuntimeError(
-                "Enter `distributed` before TensorFlow computes anything in this process, such as "
-                f"the weights of a model. Received: {error}"
-            ) from error
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
         (self._device,) = self._strategy.extended.worker_devices
         self._traced = tf.function(self._total, reduce_retracing=True)
 

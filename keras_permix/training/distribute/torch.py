@@ -9,7 +9,6 @@ from torch import distributed as dist
 from keras_permix._typing import Tensor
 from keras_permix.training.distribute.distribution import Distribution, Processes
 
-HINT = "Start a process per device: `torchrun --nproc-per-node=DEVICES -m permix …`."
 TIMEOUT = datetime.timedelta(hours=1)  # for the first process to score and write
 SIGNS = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Socket Timeout")
 
