@@ -3,11 +3,4 @@
 `permix bench` runs `measure(case, repeats, dtype)` of a module for each of its `CASES`, with
 `repeats` rounds of `medians` and a compute dtype (weights are float32). It yields dicts with the
 keys `COLUMNS`, and `plot(rows, path)` draws them.
-
-Example:
-
->>> from keras_permix.bench.timing import medians
->>> milliseconds = medians([lambda: sum(range(10)), lambda: sum(range(100_000))], repeats=1)
->>> milliseconds[0] < milliseconds[1]
-True
 """
