@@ -11,19 +11,19 @@ def plot_curves(
 ) -> None:
     """Plot columns against the number of tokens, one line per value of the column `line`.
 
-    There is a panel per column in `labels`. Rows without a number in a column are left out.
+    There is a panel per column in `labels`. It omits rows without a positive number.
     """
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1 + 4 * len(labels), 4), layout="constrained")
+    figure = Figure(figsize=(2 + 4 * len(labels), 4), layout="constrained")
     panels = figure.subplots(1, len(labels))
     for axes, (column, label) in zip(panels, labels.items(), strict=True):
-        axes.set_prop_cycle(color=colormaps["tab20"].colors)  # 20 colors, enough for all lines
-        for name in dict.fromkeys(row[line] for row in rows):
-            mine = [row for row in rows if row[line] == name and row[column] not in ("", "OOM")]
+        for index, name in enumerate(dict.fromkeys(row[line] for row in rows)):
+            mine = [row for row in rows if row[line] == name and row[column] not in ("", "OOM", 0)]
             tokens, values = ([row[key] for row in mine] for key in ("tokens", column))
-            axes.plot(tokens, values, "o-", label=name)
+            if mine:  # Matplotlib cannot draw an empty line on a logarithmic axis.
+                axes.plot(tokens, values, "o-", color=colormaps["tab20"](index), label=name)
         axes.set(xlabel="tokens", ylabel=label, yscale="log")
         axes.set_xscale("log", base=2)
         axes.grid(alpha=0.3)
