@@ -48,6 +48,7 @@ ONCE = (
     "tests/test_examples.py::test_tpu_fit",
     "tests/test_examples.py::test_ways_to_train",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.analysis",
+    "tests/test_readme.py::test_docstring_example_runs[keras_permix.bench",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.cli",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.data",
     "tests/test_readme.py::test_docstring_example_runs[keras_permix.training",

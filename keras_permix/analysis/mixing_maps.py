@@ -134,20 +134,17 @@ def _exact(layer, given, mask):
         maps = ops.mean(layer.attention_maps(first, mask, **masks), axis=1)
     elif isinstance(layer, ours.CSP | ours.SliceSort) and not isinstance(layer, ours.SinkhornCSP):
         maps, kind = _permutations(layer, *flatten_map(first, mask)), "permutation"
-    elif isinstance(layer, ours.ButterflyBlock) and _mixes_tokens(layer, given):
+    elif isinstance(layer, ours.ButterflyBlock) and given.get("attention_mask") is None:
         maps, kind = _within_blocks(layer, first, mask)
     return maps, kind
 
 
-def _mixes_tokens(butterfly, given):
-    """Return whether a butterfly mixes along the tokens, without a separate attention mask."""
-    mixes = isinstance(butterfly.block, ours.MixerBlock | MixingLayer) and butterfly.axis == 1
-    return mixes and given.get("attention_mask") is None
-
-
 def _within_blocks(butterfly, tokens, mask):
     """Return the exact maps of the mixer within a `ButterflyBlock`, with zeros between blocks."""
-    mixer, blocks = butterfly.block, butterfly.cut(tokens)
+    mixer = butterfly.block
+    if butterfly.axis != 1 or not isinstance(mixer, ours.MixerBlock | MixingLayer):
+        return None, None
+    blocks = butterfly.cut(tokens)
     if isinstance(mixer, ours.MixerBlock):
         blocks = mixer.mixer_norm(blocks) if mixer.norm_first else blocks
         mixer = mixer.mixer
