@@ -54,9 +54,6 @@ class PermixBackbone(Backbone):
         model: A zoo model, which shares its layers with the backbone, or its serialized config.
         dtype: Dtype or dtype policy of every layer; ignored for a model. Defaults to the config's.
 
-    Raises:
-        ValueError: if `model` is not a zoo model.
-
     Example:
 
     >>> import keras_hub
@@ -71,11 +68,6 @@ class PermixBackbone(Backbone):
             changes = {} if dtype is None else {"dtype": dtype}
             model = {**model, "config": {**model["config"], **changes}}
             model = keras.saving.deserialize_keras_object(model)
-        if not isinstance(model, ZooModel):
-            raise ValueError(
-                "`model` must be a model of `keras_permix.zoo` or its config. "
-                f"Received: model={model!r}"
-            )
         super().__init__(model.input, model.backbone.output, dtype=model.dtype_policy, **kwargs)
         self._whole = lambda: model  # Keras would track the model itself as a layer
 

@@ -32,8 +32,8 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
         A compiled Keras model whose inputs are rows.
 
     Raises:
-        ValueError: if the preset does not classify images, the rows do not have the size of its
-            images, or `y` has another shape.
+        ValueError: if the preset does not classify images, or the rows do not have the size of its
+            images.
 
     Example:
 
@@ -44,11 +44,6 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     >>> model.input_shape, model.output_shape
     ((None, 192), (None, 3))
     """
-    if len(np.shape(X)) != 2 or len(np.shape(y)) != 2 or len(X) != len(y):
-        raise ValueError(
-            "`X` must have the shape (samples, height * width * 3), and `y` (samples, classes). "
-            f"Received: X.shape={np.shape(X)}, y.shape={np.shape(y)}"
-        )
     info = preset_info(preset)
     if MODELS[info.class_name].task_for(info.config) != "image_classification":
         raise ValueError(f"`preset` must classify images. Received: preset={preset}")

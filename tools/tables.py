@@ -45,14 +45,6 @@ FAMILIES = {
     "graphormer": ("graphormer", "slicegraphormer"),
 }
 PAGES += tuple(ROOT / "docs" / "models" / f"{name}.md" for name in FAMILIES)
-BASELINES = {
-    "cspvit/cifar10_small": "vit/cifar10_small",
-    "slicevit/cifar10_small": "vit/cifar10_small",
-    "cspmega/listops_small": "mega/listops_small",
-    "lratransformer/imdb": "lratransformer/imdb_attention",
-    "simpletron/sst2": "simpletron/sst2_softmax",
-    "slicegraphormer/qm9_gap": "graphormer/qm9_gap",
-}
 BACKENDS = ("jax", "tensorflow", "torch")
 
 
@@ -96,6 +88,7 @@ PRETRAINED = {
         "QM9 gap, MAE", "graphormer/qm9_gap", ("molecules", "SliceGraphormer"),
     ),
 }  # fmt: skip
+BASELINES = {name: baseline for name, (_, baseline, _) in PRETRAINED.items() if baseline}
 
 
 def summary():

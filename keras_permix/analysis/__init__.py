@@ -1,12 +1,5 @@
 """Measure and draw how mixers mix tokens."""
 
-from keras_permix.analysis.layer_maps import (
-    butterfly_maps,
-    permutation_maps,
-    plot_attention_maps,
-    plot_permutation_maps,
-    simple_attention_maps,
-)
 from keras_permix.analysis.look_inside import Inside, look_inside, plot_inside, rollout
 from keras_permix.analysis.macs import MACs, SwapReport, count_macs, swap_report
 from keras_permix.analysis.mixing_maps import (
@@ -15,6 +8,7 @@ from keras_permix.analysis.mixing_maps import (
     mixing_maps,
     plot_influence_map,
 )
+from keras_permix.analysis.permutation_maps import permutation_maps, plot_permutation_maps
 from keras_permix.analysis.residuals import (
     plot_rank_residual,
     plot_residual_bound,
@@ -30,13 +24,11 @@ __all__ = [
     "MACs",
     "MixingMap",
     "SwapReport",
-    "butterfly_maps",
     "count_macs",
     "influence_map",
     "look_inside",
     "mixing_maps",
     "permutation_maps",
-    "plot_attention_maps",
     "plot_influence_map",
     "plot_inside",
     "plot_permutation_maps",
@@ -46,7 +38,6 @@ __all__ = [
     "rank_residual",
     "residual_bound",
     "rollout",
-    "simple_attention_maps",
     "singular_spectrum",
     "swap_report",
     "token_norm",

@@ -38,17 +38,6 @@ def _depthwise_convolution(layer, x, y):
     return math.prod(y) * math.prod(layer.kernel_size) + _activation(layer, x, y)
 
 
-def _separable_convolution(layer, x, y):
-    """Count a depthwise convolution, and a product at each position of its output."""
-    channels, filters = layer.pointwise_kernel.shape[-2:]
-    per_position = channels * (math.prod(layer.kernel_size) + filters)
-    return math.prod(y) // filters * per_position + _activation(layer, x, y)
-
-
-def _transposed_convolution(layer, x, y):
-    return math.prod(x) * math.prod(layer.kernel.shape[:-1]) + _activation(layer, x, y)
-
-
 def _block_dense(layer, x, y):
     per_output = x[layer.axis] // layer.blocks + layer.use_bias
     return math.prod(y) * per_output + _activation(layer, x, y)
@@ -71,11 +60,8 @@ def _keras_attention(layer, query, value):
     return entries * (layer.key_dim + (config["value_dim"] or layer.key_dim) + 1)
 
 
-def _heads(layer, x):
-    """Return the tokens of all samples times heads, the tokens per sample, and `head_dim`."""
-    tokens, channels = math.prod(x[1:-1]), x[-1]
-    head_dim = layer.head_dim or channels // layer.num_heads
-    return x[0] * layer.num_heads * tokens, tokens, head_dim
+def _head_dim(layer, x):
+    return layer.head_dim or x[-1] // layer.num_heads
 
 
 # Multiply-adds per query and head, from the layer, its tokens `n` and its `head_dim` `d`.
@@ -94,16 +80,16 @@ PER_QUERY: dict[type, Callable[[Any, int, int], int]] = {
 
 
 def _attention(per_query, layer, x, y):
-    queries, tokens, head_dim = _heads(layer, x)
-    return queries * per_query(layer, tokens, head_dim)
+    queries = layer.num_heads * math.prod(x[:-1])
+    return queries * per_query(layer, math.prod(x[1:-1]), _head_dim(layer, x))
 
 
 def _local_attention(layer, x, y):
     """Count softmax attention within blocks, the last of which is padded."""
-    _, tokens, head_dim = _heads(layer, x)
+    tokens = math.prod(x[1:-1])
     size = layer.tokens_per_block(tokens)
     blocks = x[0] * -(-tokens // size)
-    return blocks * layer.num_heads * size**2 * (2 * head_dim + 1)
+    return blocks * layer.num_heads * size**2 * (2 * _head_dim(layer, x) + 1)
 
 
 def _sinkhorn_csp(layer, x, y):
@@ -166,15 +152,9 @@ Rule = Callable[[Any, tuple[int, ...], tuple[int, ...]], int]
 RULES: dict[type, Rule] = {
     keras.layers.Activation: _activation,
     **dict.fromkeys(_of_keras("Conv1D", "Conv2D", "Conv3D"), _convolution),
-    **dict.fromkeys(
-        _of_keras("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), _transposed_convolution
-    ),
     keras.layers.Dense: _dense,
-    keras.layers.DepthwiseConv1D: _depthwise_convolution,
-    keras.layers.DepthwiseConv2D: _depthwise_convolution,
+    **dict.fromkeys(_of_keras("DepthwiseConv1D", "DepthwiseConv2D"), _depthwise_convolution),
     keras.layers.EinsumDense: _einsum_dense,
-    keras.layers.SeparableConv1D: _separable_convolution,
-    keras.layers.SeparableConv2D: _separable_convolution,
     **dict.fromkeys(_of_keras(*ONE_PER_OUTPUT), _one_per_output),
     ours.BlockDense: _block_dense,
     ours.ButterflyAttention: _local_attention,

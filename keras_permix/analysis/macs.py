@@ -111,19 +111,13 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
             running.call_for_shapes(call, inputs)
         else:
             call(inputs)
-    for operation in _operations(model):
-        unknown[id(operation)] = type(operation).__name__
+    for graph in layers:
+        for operation in getattr(graph, "operations", ()):  # of functional models
+            name = type(operation).__name__
+            if name not in FREE_OPERATIONS and not isinstance(operation, keras.layers.Layer):
+                unknown[id(operation)] = name
     names = sorted(unknown.values())
     return MACs(sum(by_layer.values()), by_layer, {name: names.count(name) for name in names})
-
-
-def _operations(model):
-    """Return the operations of functional models that are not layers and not free."""
-    for graph in model._flatten_layers():
-        for operation in getattr(graph, "operations", ()):
-            free = type(operation).__name__ in FREE_OPERATIONS
-            if not free and not isinstance(operation, keras.layers.Layer):
-                yield operation
 
 
 def _shapes(arrays):

@@ -9,12 +9,7 @@ from keras import ops
 
 from keras_permix import layers as ours
 from keras_permix._typing import Layer, Model, Tensor
-from keras_permix.analysis.layer_maps import (
-    maps_of_all,
-    mixed_blocks,
-    simple_attention_maps,
-    source_tokens,
-)
+from keras_permix.analysis.permutation_maps import source_tokens
 from keras_permix.analysis.residuals import as_tokens
 from keras_permix.analysis.watch import watched
 from keras_permix.layers.graph.graphormer_block import GraphAttention, GraphSliceSort
@@ -113,7 +108,7 @@ def _map_of(layer, given):
     if maps is None:
         tokens = ops.convert_to_numpy(ops.cast(first, "float32"))
         masked = {} if mask is None else {"mask": mask}
-        maps, kind = influence_maps(lambda x: layer(x, **masked), tokens), "measured"
+        maps, kind = _influences(lambda x: layer(x, **masked), tokens), "measured"
     if mask is not None and mask.ndim > 2:
         mask = mask.reshape(len(mask), -1)
     maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
@@ -133,23 +128,45 @@ def _exact(layer, given, mask):
     elif isinstance(layer, GraphAttention):
         maps = ops.mean(layer.attention_maps(first, rest[0], mask), axis=1)
     elif isinstance(layer, ours.SimpleAttention):
-        maps = abs(simple_attention_maps(layer, *flatten_map(first, mask))).mean(axis=1)
+        maps = _products(layer, *flatten_map(first, mask))
     elif isinstance(layer, ours.SoftmaxAttention) and not isinstance(layer, ours.LocalAttention):
         masks = {name: given.get(name) for name in ("attention_mask", "use_causal_mask")}
         maps = ops.mean(layer.attention_maps(first, mask, **masks), axis=1)
     elif isinstance(layer, ours.CSP | ours.SliceSort) and not isinstance(layer, ours.SinkhornCSP):
         maps, kind = _permutations(layer, *flatten_map(first, mask)), "permutation"
-    elif isinstance(layer, ours.ButterflyBlock) and _mixes_tokens(layer, given):
-        blocks, marks = mixed_blocks(layer, first, mask)
-        maps, kind = _exact(getattr(layer.block, "mixer", layer.block), {"inputs": blocks}, marks)
-        maps = None if maps is None else maps_of_all(layer, maps, first.shape[1])
+    elif isinstance(layer, ours.ButterflyBlock) and given.get("attention_mask") is None:
+        maps, kind = _within_blocks(layer, first, mask)
     return maps, kind
 
 
-def _mixes_tokens(butterfly, given):
-    """Return whether a butterfly mixes along the tokens, without a separate attention mask."""
-    mixes = isinstance(butterfly.block, ours.MixerBlock | MixingLayer) and butterfly.axis == 1
-    return mixes and given.get("attention_mask") is None
+def _within_blocks(butterfly, tokens, mask):
+    """Return the exact maps of the mixer within a `ButterflyBlock`, with zeros between blocks."""
+    mixer = butterfly.block
+    if butterfly.axis != 1 or not isinstance(mixer, ours.MixerBlock | MixingLayer):
+        return None, None
+    blocks = butterfly.cut(tokens)
+    if isinstance(mixer, ours.MixerBlock):
+        blocks = mixer.mixer_norm(blocks) if mixer.norm_first else blocks
+        mixer = mixer.mixer
+    mask = None if mask is None else butterfly.cut(mask)
+    maps, kind = _exact(mixer, {"inputs": blocks}, mask)
+    if maps is None:
+        return maps, kind
+    maps, size = ops.convert_to_numpy(ops.cast(maps, "float32")), tokens.shape[1]
+    members = ops.convert_to_numpy(butterfly.cut(ops.arange(size)[None]))
+    whole = np.zeros((len(maps) // len(members), size, size), "float32")
+    for index, positions in enumerate(members):
+        whole[:, positions[:, None], positions] = maps[index :: len(members)]
+    return whole, kind
+
+
+def _products(attention, tokens, mask):
+    """Return the sizes of the weights of `SimpleAttention`, averaged over heads."""
+    query, key, value = attention.split_heads(tokens)
+    # Attention is linear in the values, so unit vectors as values return its matrix.
+    rows = ops.expand_dims(_positions(value[:, :, 0]), 2)
+    maps = attention.attend(query, key, ops.repeat(rows, value.shape[2], axis=2), mask)
+    return ops.mean(ops.abs(ops.cast(maps, "float32")), axis=2)
 
 
 def _positions(values):
@@ -224,12 +241,10 @@ def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int
     >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
     [0.0, 1.0, 0.0, 0.0]
     """
-    return influence_maps(layer, tokens, epsilon, seed).mean(axis=0)
+    return _influences(layer, tokens, epsilon, seed).mean(axis=0)
 
 
-def influence_maps(
-    layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int = 0
-) -> np.ndarray:
+def _influences(layer, tokens, epsilon=1e-3, seed=0):
     """Return the map of each sample, `(batch, tokens, tokens)`."""
     tokens = as_tokens(tokens).astype("float32")
     still = _call(layer, tokens)

@@ -76,16 +76,13 @@ def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
     return {"1": of_channels, "inf": of_tokens, "1inf": np.sqrt(of_channels * of_tokens)}[kind]
 
 
-def plot_rank_residual(
-    ax: Any, token_maps: Iterable[Tensor], estimator: str = "mean", **line: Any
-) -> None:
+def plot_rank_residual(ax: Any, token_maps: Iterable[Tensor], **line: Any) -> None:
     """Draw the norm of the residual, relative to that of the tokens, over depth.
 
     Args:
         ax: Matplotlib axes.
         token_maps: Tokens `(batch, tokens, channels)` at increasing depths. Norms are averaged over
             the batch.
-        estimator: See `rank_residual`.
         **line: Arguments of `ax.plot`, such as `label`.
 
     Example:
@@ -99,10 +96,7 @@ def plot_rank_residual(
     >>> ax.lines[0].get_ydata().tolist()
     [1.0, 0.0]
     """
-    shares = [
-        np.mean(token_norm(rank_residual(tokens, estimator)) / token_norm(tokens))
-        for tokens in token_maps
-    ]
+    shares = [np.mean(token_norm(rank_residual(x)) / token_norm(x)) for x in token_maps]
     ax.plot(range(len(shares)), shares, **{"marker": "o", "markersize": 3, **line})
     ax.set(xlabel="layers", ylabel="residual / tokens, (1, ∞) norms", xticks=range(len(shares)))
 
@@ -167,7 +161,7 @@ def residual_bound(
 
 
 def plot_residual_bound(
-    ax: Any, token_maps: Iterable[Tensor], bounds: np.ndarray, estimator: str = "mean", **line: Any
+    ax: Any, token_maps: Iterable[Tensor], bounds: np.ndarray, **line: Any
 ) -> None:
     """Draw the norm of the residual over depth, and its bound dashed, on a logarithmic scale.
 
@@ -175,7 +169,6 @@ def plot_residual_bound(
         ax: Matplotlib axes.
         token_maps: Tokens `(batch, tokens, channels)` before the first layer and after each.
         bounds: The result of `residual_bound`.
-        estimator: See `rank_residual`.
         **line: Arguments of `ax.plot`, such as `label`.
 
     Example:
@@ -189,7 +182,7 @@ def plot_residual_bound(
     >>> [line.get_label() for line in ax.lines]
     ['CSP', 'bound of Theorem 1']
     """
-    norms = [np.mean(token_norm(rank_residual(tokens, estimator))) for tokens in token_maps]
+    norms = [np.mean(token_norm(rank_residual(tokens))) for tokens in token_maps]
     (drawn,) = ax.plot(range(len(norms)), norms, **{"marker": "o", "markersize": 3, **line})
     bound = np.mean(bounds, axis=1)
     ax.plot(range(len(bound)), bound, "--", color=drawn.get_color(), label="bound of Theorem 1")

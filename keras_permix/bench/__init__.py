@@ -6,8 +6,7 @@ keys `COLUMNS`, and `plot(rows, path)` draws them.
 
 Example:
 
->>> from keras_permix.bench.timing import medians
->>> milliseconds = medians([lambda: sum(range(10)), lambda: sum(range(100_000))], repeats=1)
->>> milliseconds[0] < milliseconds[1]
-True
+>>> from keras_permix.bench import layers
+>>> list(layers.CASES)[:2]
+['32x256', '8x1024']
 """

@@ -6,6 +6,7 @@ from math import isqrt
 from typing import Any
 
 from keras_permix._typing import Layer, StrPath
+from keras_permix.bench.plots import plot_curves
 from keras_permix.bench.timing import medians, peak_megabytes, runners, seconds
 
 HEAD = 64  # channels
@@ -23,15 +24,8 @@ HUGE = _cases(768, (1280, 196), (256, 1024), (64, 4096), (16, 16384))
 CASES = {**SHORT, **LONG, **HUGE}
 OF_ACCELERATORS = tuple(HUGE)  # not run on a CPU by default
 COLUMNS = (
-    "tokens",
-    "batch",
-    "layer",
-    "forward_ms",
-    "ms",
-    "us_per_token",
-    "vs_attention",
-    "peak_mb",
-)
+    "tokens", "batch", "layer", "forward_ms", "ms", "us_per_token", "vs_attention", "peak_mb",
+)  # fmt: skip
 ATTENTION = "MultiHeadAttention"
 PROJECTIONS = {"2 projections": 2, "4 projections": 4}
 BLOCKS = "attention in blocks"
@@ -119,26 +113,16 @@ def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
 
     Each line shows the cases with the most tokens per batch for which the layer was timed.
     """
-    from matplotlib import colormaps
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    time, memory = figure.subplots(1, 2)
-    time.set_prop_cycle(color=colormaps["tab20"].colors)  # 20 colors, enough for all lines
-    for name in dict.fromkeys(row["layer"] for row in rows):
-        mine = [row for row in rows if row["layer"] == name]
-        most = max(row["batch"] * row["tokens"] for row in mine)
-        mine = [row for row in mine if row["batch"] * row["tokens"] == most]
-        tokens = [row["tokens"] for row in mine]
-        (line,) = time.plot(tokens, [row["us_per_token"] for row in mine], "o-", label=name)
-        if all(row["peak_mb"] != "" for row in mine):
-            kilobytes = [1e3 * row["peak_mb"] / most for row in mine]
-            memory.plot(tokens, kilobytes, "o-", color=line.get_color())
-    time.set(ylabel="microseconds per token, forward and backward", xlabel="tokens")
-    memory.set(ylabel="kilobytes per token, forward and backward", xlabel="tokens")
-    for axes in (time, memory):
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.grid(alpha=0.3)
-    figure.legend(*time.get_legend_handles_labels(), loc="outside right center")
-    figure.savefig(path, dpi=100)
+    most: dict[str, int] = {}
+    for row in rows:
+        most[row["layer"]] = max(row["batch"] * row["tokens"], most.get(row["layer"], 0))
+    shown = [
+        {**row, "kb_per_token": row["peak_mb"] and 1e3 * row["peak_mb"] / most[row["layer"]]}
+        for row in rows
+        if row["batch"] * row["tokens"] == most[row["layer"]]
+    ]
+    labels = {
+        "us_per_token": "microseconds per token, forward and backward",
+        "kb_per_token": "kilobytes per token, forward and backward",
+    }
+    plot_curves(shown, "layer", labels, path)

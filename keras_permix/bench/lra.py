@@ -1,16 +1,16 @@
 """Benchmark an encoder of long texts with each mixer, for several lengths."""
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.bench.models import TEXT, make
+from keras_permix.bench.plots import plot_curves
 from keras_permix.bench.timing import medians, peak_megabytes
 from keras_permix.utils.machine import is_out_of_memory
 
 CASES = {"1K": 1024, "2K": 2048, "3K": 3072, "4K": 4096}  # tokens
-BATCH, HEADS, WARMUP = 4, 4, 5
+BATCH, HEADS = 4, 4
 BLOCK = 64  # of the butterfly: divides all lengths, and is the square root of the longest
 COLUMNS = (
     "tokens", "mixer", "parameters", "batch", "train_steps_per_s", "infer_steps_per_s", "peak_mb",
@@ -33,9 +33,8 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
     """Measure training and prediction steps per second for every mixer.
 
     Texts are padded to the number of tokens, and the head receives the mean of the real tokens.
-    Each model first trains on one batch for `WARMUP` steps.
-    It must learn: its loss must be finite and fall. `peak_mb` is the peak memory of a training
-    step. A model that does not fit into memory has "OOM" in the columns of measurements.
+    `peak_mb` is the peak memory of a training step. A model that does not fit into memory has "OOM"
+    in the columns of measurements.
 
     Reference: Yuan & Xu, "Sliceformer", 2023, table 3.
     """
@@ -55,12 +54,6 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
 
 def _measured(sizes, repeats, batch):
     run = make("LRATransformer", sizes, batch)
-    losses = [float(run.step()) for _ in range(WARMUP)]
-    if not (all(map(math.isfinite, losses)) and losses[-1] < losses[0]):
-        raise ValueError(
-            "The loss of a model must be finite and fall before it is timed. "
-            f"Received: losses={losses} with {sizes['mixer']}"
-        )
     peak = peak_megabytes(run.step)
     infer, train = medians([run.answer, run.step], repeats)
     return {
@@ -73,26 +66,9 @@ def _measured(sizes, repeats, batch):
 
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Plot steps per second and memory against the number of tokens, one line per mixer."""
-    from matplotlib import colormaps
-    from matplotlib.figure import Figure
-
-    columns = {
+    labels = {
         "train_steps_per_s": "training steps per second",
         "infer_steps_per_s": "prediction steps per second",
         "peak_mb": "MB",
     }
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    panels = figure.subplots(1, len(columns))
-    for axes, (column, label) in zip(panels, columns.items(), strict=True):
-        axes.set_prop_cycle(color=colormaps["tab20"].colors)
-        for name in dict.fromkeys(row["mixer"] for row in rows):
-            points = [
-                (row["tokens"], row[column])
-                for row in rows
-                if row["mixer"] == name and row[column] not in ("", "OOM")
-            ]
-            axes.plot(*zip(*points, strict=True) if points else ([], []), "o-", label=name)
-        axes.set(xlabel="tokens", ylabel=label, yscale="linear" if column == "peak_mb" else "log")
-        axes.grid(alpha=0.3)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center")
-    figure.savefig(path, dpi=100)
+    plot_curves(rows, "mixer", labels, path)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
+from keras_permix.bench.plots import plot_bars
 from keras_permix.bench.timing import medians, peak_megabytes, wall_seconds
 
 # Models of a case: name -> (class, arguments). The first is the attention baseline.
@@ -128,25 +129,11 @@ def measure(
 
 
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
-    """Plot the time of a training step relative to the attention baseline, grouped by case."""
-    from matplotlib.figure import Figure
-
-    cases = list(dict.fromkeys(row["case"] for row in rows))
-    figure = Figure(figsize=(4 + 2 * len(cases), 4), layout="constrained")
-    axes = figure.subplots()
-    for name in dict.fromkeys(row["model"] for row in rows):
-        mine = [row for row in rows if row["model"] == name]
-        groups = [[one["model"] for one in rows if one["case"] == row["case"]] for row in mine]
-        widths = [0.8 / len(group) for group in groups]
-        centers = [
-            cases.index(row["case"]) - 0.4 + width * (group.index(name) + 0.5)
-            for row, group, width in zip(mine, groups, widths, strict=True)
-        ]
-        axes.bar(centers, [1 / row["vs_attention"] for row in mine], widths, label=name)
-    axes.set_xticks(range(len(cases)), cases)
-    axes.set(ylabel="time of a training step, attention = 1")
-    axes.legend()
-    figure.savefig(path, dpi=100)
+    """Plot the time of a training step of every model, and of the attention baseline."""
+    labels = [f"{row['case']}\n{row['model']}" for row in rows]
+    baselines = [row["step_ms"] * row["vs_attention"] for row in rows]
+    bars = {"model": [row["step_ms"] for row in rows], "attention": baselines}
+    plot_bars(labels, bars, "milliseconds per training step", path)
 
 
 class Contender(NamedTuple):

@@ -1,11 +1,13 @@
 """Benchmark ops against their references, a copy, and attention on the same tensor."""
 
+import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 from keras_permix._typing import StrPath
+from keras_permix.bench.plots import plot_bars
 from keras_permix.bench.timing import medians, peak_megabytes, runners, seconds
 
 SHORT, VISION, LONG, LONGER = (64, 64, 512), (32, 196, 384), (8, 1024, 128), (2, 4096, 128)
@@ -48,20 +50,9 @@ ROUNDING = ("simple attention", "damped EMA")  # the other ops only move values
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}  # of the largest value
 RIVALS = ("attention", "linear_attention", "fourier", "sort", "unmasked")
 COLUMNS = (
-    "case",
-    "shape",
-    "implementation",
-    "reference_forward_ms",
-    "reference_ms",
-    "forward_ms",
-    "ms",
-    "speedup",
-    "copy_ms",
-    "vs_copy",
-    "gb_per_s",
-    "peak_mb",
-    *(f"vs_{rival}" for rival in RIVALS),
-)
+    "case", "shape", "implementation", "reference_forward_ms", "reference_ms", "forward_ms", "ms",
+    "speedup", "copy_ms", "vs_copy", "gb_per_s", "peak_mb", *(f"vs_{rival}" for rival in RIVALS),
+)  # fmt: skip
 
 
 def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
@@ -81,7 +72,6 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
     of the damped EMA is its implementation "fft".
     """
     import keras
-    import numpy as np
 
     size = 4 if dtype == "float32" else 2  # bytes
     for shape in CASES[case].shapes:
@@ -106,7 +96,7 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
             "speedup": round(reference_both / both, 1),
             "copy_ms": round(copied, 2),
             "vs_copy": round(both / (2 * copied), 1),
-            "gb_per_s": round(4 * size * float(np.prod(shape)) / both / 1e6, 1),
+            "gb_per_s": round(4 * size * math.prod(shape) / both / 1e6, 1),
             "peak_mb": "" if peak is None else round(peak),
             **{
                 f"vs_{name}": round(others[name] / both, 2) if name in others else ""
@@ -117,26 +107,14 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
 
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Plot the time of every op, its reference, a copy and attention, a group of bars per row."""
-    import numpy as np
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 1 + 0.6 * len(rows)), layout="constrained")
-    axes = figure.subplots()
-    starts = np.arange(len(rows))
     bars = {"operator": [row["ms"] for row in rows]}
     bars["reference"] = [row["reference_ms"] for row in rows]
     bars["copy, twice"] = [2 * row["copy_ms"] for row in rows]
     bars["attention"] = [
-        np.nan if row["vs_attention"] == "" else row["ms"] * row["vs_attention"] for row in rows
+        math.nan if row["vs_attention"] == "" else row["ms"] * row["vs_attention"] for row in rows
     ]
-    height = 0.8 / len(bars)
-    for number, (name, widths) in enumerate(bars.items()):
-        axes.barh(starts + number * height, widths, height, label=name)
-    axes.set_yticks(starts + 0.3, [f"{row['case']}\n{row['shape']}" for row in rows], fontsize=8)
-    axes.set(xscale="log", xlabel="milliseconds, forward and backward")
-    axes.invert_yaxis()
-    axes.legend(fontsize=8)
-    figure.savefig(path, dpi=100)
+    labels = [f"{row['case']}\n{row['shape']}" for row in rows]
+    plot_bars(labels, bars, "milliseconds, forward and backward", path)
 
 
 def _check_equal(ours, reference, tolerance, case, shape):

@@ -7,7 +7,7 @@ import keras
 from keras import distillation, ops
 
 from keras_permix._typing import Model
-from keras_permix.utils.checks import check_positive, check_rate, is_index, plain
+from keras_permix.utils.checks import check_rate, is_index, plain
 from keras_permix.zoo.model import ZooModel
 
 
@@ -57,10 +57,9 @@ def distill(
         The student.
 
     Raises:
-        ValueError: for a weight or temperature out of range, unknown layers, missing labels, or
-            hidden states of different shapes. Also for models that share weights, or with different
-            inputs or outputs.
-        TypeError: for an argument that is not a Keras model.
+        ValueError: for a weight of labels or a temperature out of range, unknown layers, missing
+            labels, or hidden states of different shapes. Also for models that share weights, or
+            with different inputs or outputs.
 
     Example:
 
@@ -76,11 +75,6 @@ def distill(
     arXiv:1503.02531; Romero et al., "FitNets: Hints for Thin Deep Nets", 2014, arXiv:1412.6550.
     """
     _check_models(student, teacher)
-    for name, value in {"logits": logits, "features": features}.items():
-        if not value >= 0:
-            raise ValueError(f"`{name}` must be at least 0. Received: {name}={value}")
-    if temperature is not None:
-        check_positive("temperature", temperature)
     shape = getattr(student, "output_shape", ())  # a subclassed model may have none
     if temperature is not None and shape[-1:] == (1,) and (logits or labels):
         raise ValueError(
@@ -94,7 +88,7 @@ def distill(
             "`logits` must be above 0, or `features` above 0 with `layers`. "
             f"Received: logits={logits}, features={features}, layers={layers}"
         )
-    supervised: Any = _cross_entropy if temperature else keras.losses.MeanSquaredError()
+    supervised: Any = keras.losses.MeanSquaredError() if temperature is None else _cross_entropy
     if pairs:  # Lists would be tracked by Keras, and then not match the outputs.
         supervised = (supervised, *[_nothing] * (2 * len(pairs)))
     # Outermost first, since a layer changes those inside it.
@@ -145,7 +139,8 @@ class _Distillation(distillation.DistillationLoss):
     def __init__(self, temperature, logits, features):
         self.logits, self.features = logits, features
         self.output = distillation.FeatureDistillation(keras.losses.MeanSquaredError())
-        if temperature:  # Keras 3.15 omits the softmax if given the name of the divergence
+        if temperature is not None:
+            # Keras 3.15 omits the softmax if given the name of the divergence.
             divergence = keras.losses.KLDivergence()
             self.output = distillation.LogitsDistillation(temperature, divergence)
 
@@ -180,8 +175,6 @@ def _nothing(y, outputs):
 
 def _check_models(student, teacher):
     for name, model in {"student": student, "teacher": teacher}.items():
-        if not isinstance(model, keras.Model):
-            raise TypeError(f"`{name}` must be a Keras model. Received: {name}={model!r}")
         if not model.built or not isinstance(getattr(model, "output_shape", ()), tuple):
             raise ValueError(
                 f"`{name}` must be built and have one output. Received: {name}={model.name}"
@@ -212,7 +205,7 @@ def _pairs(student, teacher, layers):
         layers = dict(zip(layers, layers, strict=True))
     pairs = []
     for first, second in layers.items():
-        ours, theirs = _state(student, "student", first), _state(teacher, "teacher", second)
+        ours, theirs = _state(student, first), _state(teacher, second)
         if ours.shape != theirs.shape:
             raise ValueError(
                 "`layers` must pair hidden states of the same shape. Received: "
@@ -222,18 +215,10 @@ def _pairs(student, teacher, layers):
     return pairs
 
 
-def _state(model, name, layer):
+def _state(model, layer):
     """Return the output of a layer of a functional model, by layer name or block index."""
     maps = getattr(model, "_feature_maps", [])
-    if is_index(layer, len(maps)):
-        return maps[layer]
-    names = [each.name for each in getattr(model, "layers", []) if hasattr(model, "inputs")]
-    if layer not in names:
-        raise ValueError(
-            f"`layers` must be names of layers of the {name}, {names}, or indices of its "
-            f"{len(maps)} blocks. Received: layers with {layer!r}"
-        )
-    return model.get_layer(layer).output
+    return maps[layer] if is_index(layer, len(maps)) else model.get_layer(layer).output
 
 
 def _with_states(model, states):

@@ -32,7 +32,10 @@ def _flat(name, kernel, bias):
 
 
 def copy_projections(layer, other):
-    """Copy the projections of another mixer that have the same size."""
+    """Copy the projections of another mixer that have the same size, and freeze frozen ones.
+
+    A fused kernel is frozen if one of its projections is frozen in the other mixer.
+    """
     given, fused = projections(other), ()
     if isinstance(layer, SelfAttention):
         own, fused = projections(layer), NAMES
@@ -41,20 +44,12 @@ def copy_projections(layer, other):
         kernel = ops.concatenate([kernel for kernel, _ in parts], axis=-1)
         biases = [ops.zeros_like(kernel[0]) if bias is None else bias for kernel, bias in parts]
         _set(layer.qkv_dense, kernel, ops.concatenate(biases))
+    theirs = _denses(other)
     for name, dense in _denses(layer).items():
         if name in given and name not in fused and _size(given, name) == tuple(dense.kernel.shape):
             _set(dense, *given[name])
-
-
-def freeze_projections(layer, other):
-    """Freeze the weights of projections that are frozen in another mixer.
-
-    A fused kernel is frozen if one of its projections is frozen in the other mixer.
-    """
-    theirs = _denses(other)
-    for name, ours in _denses(layer).items():
         for attribute in ("kernel", "bias"):
-            weight = getattr(ours, attribute)
+            weight = getattr(dense, attribute)
             example = getattr(theirs.get(name), attribute, None)
             if weight is not None and example is not None and not example.trainable:
                 weight.trainable = False

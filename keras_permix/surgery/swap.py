@@ -10,7 +10,7 @@ from keras_permix.layers.mixers import check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices, input_shape
-from keras_permix.surgery.projections import copy_projections, freeze_projections
+from keras_permix.surgery.projections import copy_projections
 from keras_permix.surgery.zoo_models import swap_in_zoo
 from keras_permix.zoo.model import ZooModel
 
@@ -51,8 +51,8 @@ def swap_mixer(
         ValueError: for a model without such mixers, or one that is quantized, has LoRA or is not
             built. Also for a class that cannot be copied, unknown layers, or a number of tokens
             that the mixer does not support.
-        TypeError: for an argument that is not a model, attention to another tensor, or a causal
-            mask that the mixer does not support. A subclassed model raises it when it is called.
+        TypeError: for attention to another tensor, or a causal mask that the mixer does not
+            support. A subclassed model raises it when it is called.
 
     Example:
 
@@ -67,8 +67,6 @@ def swap_mixer(
     >>> model.count_params(), swapped.count_params()
     (315, 171)
     """
-    if not isinstance(model, keras.Model):
-        raise TypeError(f"`model` must be a Keras model. Received: model={model!r}")
     parts = model._flatten_layers()
     if any(part.quantization_mode or getattr(part, "lora_enabled", False) for part in parts):
         raise ValueError(
@@ -208,7 +206,6 @@ def _transfer(old, new, swapped, make, made, seen):
         seen.add(id(before))
         after.trainable = before.trainable
         copy_projections(after, before)
-        freeze_projections(after, before)
     return within
 
 

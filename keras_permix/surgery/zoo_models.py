@@ -10,7 +10,7 @@ from keras_permix.layers.mega.mega_block import check_mega_mixer
 from keras_permix.layers.mixers import check_mixer, mixer_at
 from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices
-from keras_permix.surgery.projections import copy_projections, freeze_projections
+from keras_permix.surgery.projections import copy_projections
 from keras_permix.utils.checks import check_named
 from keras_permix.zoo.graphormer import Graphormer
 from keras_permix.zoo.mega import MEGA
@@ -50,7 +50,6 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
     new = _remake(model, {"mixer": specs})
     for index, layer in old.items():
         copy_projections(_mixer(new, index), layer)
-        freeze_projections(_mixer(new, index), layer)
     return new
 
 

@@ -185,11 +185,8 @@ def test_keras_attention_along_one_axis():
 def test_zoo_models_are_fully_counted():
     for class_name in TINY:
         assert count_macs(tiny(class_name)).uncounted == {}, class_name
-
-
-@pytest.mark.parametrize("class_name", ["LRATransformer", "MEGA", "SimpleTRON"])
-def test_pair_models_are_fully_counted(class_name):
-    assert count_macs(tiny(class_name, pairs=True)).uncounted == {}
+    for class_name in ("LRATransformer", "MEGA", "SimpleTRON"):
+        assert count_macs(tiny(class_name, pairs=True)).uncounted == {}, class_name
 
 
 def test_text_input():
@@ -278,9 +275,7 @@ def test_wrong_inputs_raise(inputs):
         (keras.layers.Conv2D(6, 3, strides=2, padding="same"), 4 * 4 * 6 * 9 * 4),
         (keras.layers.Conv2D(6, (1, 3), groups=2), 8 * 6 * 6 * 3 * 2),
         (keras.layers.Conv2D(6, 2, activation="relu"), 7 * 7 * 6 * (4 * 4 + 1)),
-        (keras.layers.Conv2DTranspose(6, 3, strides=2), 8 * 8 * 4 * 9 * 6),
         (keras.layers.DepthwiseConv2D(3, depth_multiplier=2), 6 * 6 * 8 * 9),
-        (keras.layers.SeparableConv2D(6, 3, depth_multiplier=2), 6 * 6 * 8 * (9 + 6)),
         (keras.layers.AveragePooling2D(2), 0),
         (keras.layers.GlobalMaxPooling2D(), 0),
     ],

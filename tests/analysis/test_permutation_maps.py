@@ -13,20 +13,21 @@ from keras_permix.layers import CSP, CausalCSP, SinkhornCSP, SliceSort
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "analysis.npz")
 
 
-def identity_csp():
+def identity_csp(**arguments):
     """Return the CSP layer of the golden file, with an identity as value projection."""
-    layer = CSP(int(GOLDEN["G"]), GOLDEN["shifts"], use_output_projection=False)
+    layer = CSP(int(GOLDEN["G"]), GOLDEN["shifts"], use_output_projection=False, **arguments)
     layer.build((None, *GOLDEN["X"].shape))
-    layer.value_dense.kernel.assign(np.eye(GOLDEN["X"].shape[1]))
+    if layer.use_value_projection:
+        layer.value_dense.kernel.assign(np.eye(GOLDEN["X"].shape[1]))
     return layer
 
 
-def test_maps_match_golden():
+@pytest.mark.parametrize("projected", [True, False])
+def test_maps_match_golden(projected):
+    layer = identity_csp(use_value_projection=projected)
     tokens = GOLDEN["X"][None].astype("float32")
-    np.testing.assert_array_equal(
-        permutation_maps(identity_csp(), tokens)[0], GOLDEN["attention_maps"]
-    )
-    permuted = keras.ops.convert_to_numpy(identity_csp()(tokens))[0]
+    np.testing.assert_array_equal(permutation_maps(layer, tokens)[0], GOLDEN["attention_maps"])
+    permuted = keras.ops.convert_to_numpy(layer(tokens))[0]
     np.testing.assert_array_equal(permuted, GOLDEN["csp_out"].astype("float32"))
 
 
@@ -50,27 +51,14 @@ def test_maps_reproduce_layer_outputs(order):
     np.testing.assert_array_equal(mixed, keras.ops.convert_to_numpy(layer(tokens)))
 
 
-def test_maps_without_value_projection():
-    tokens = GOLDEN["X"][None].astype("float32")
-    layer = CSP(
-        int(GOLDEN["G"]), GOLDEN["shifts"], use_value_projection=False, use_output_projection=False
-    )
-    layer.build(tokens.shape)
-    np.testing.assert_array_equal(permutation_maps(layer, tokens)[0], GOLDEN["attention_maps"])
-
-
-@pytest.mark.parametrize("layer", [keras.layers.Dense(3), CausalCSP(), SinkhornCSP()])
-def test_unsupported_layer_raises(layer):
-    tokens = np.zeros((1, 2, 3), "float32")
-    layer.build(tokens.shape)
-    name = type(layer).__name__
-    with pytest.raises(TypeError, match=f"`layer` must be .*built. Received: layer={name}$"):
+@pytest.mark.parametrize("kind", [CSP, CausalCSP, SinkhornCSP, keras.layers.Identity])
+def test_unbuilt_or_unsupported_layer_raises(kind):
+    layer, tokens = kind(), np.zeros((1, 2, 3), "float32")
+    if kind is not CSP:
+        layer.build(tokens.shape)
+    received = "CSP, not built" if kind is CSP else kind.__name__
+    with pytest.raises(TypeError, match=f"`layer` must be .*built. Received: layer={received}$"):
         permutation_maps(layer, tokens)
-
-
-def test_unbuilt_layer_raises():
-    with pytest.raises(TypeError, match="`layer` must be .* Received: layer=CSP, not built"):
-        permutation_maps(CSP(), np.zeros((1, 2, 3), "float32"))
 
 
 def test_plot_has_one_dot_per_token():

@@ -145,13 +145,6 @@ def test_csp_to_attention_keeps_projections(mixer, arguments):
 
 
 @pytest.mark.once
-def test_num_heads_must_divide_projections():
-    narrow = swap_mixer(functional(key_dim=5), "csp")
-    with pytest.raises(ValueError, match="must divide the 10 channels.* Received: num_heads=8, "):
-        swap_mixer(narrow, "attention")
-
-
-@pytest.mark.once
 def test_frozen_layers_and_dropout_are_kept():
     model = functional(dropout=0.3)
     model.layers[1].trainable = False

@@ -20,11 +20,6 @@ from tests.surgery.models import (
 from tests.zoo.models import tiny
 
 
-def test_non_model_raises():
-    with pytest.raises(TypeError, match="`model` must be a Keras model. Received: model='a'"):
-        swap_mixer("a", "csp")
-
-
 class Forgetful(Plain):
     def get_config(self):
         return super(Plain, self).get_config()

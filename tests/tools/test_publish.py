@@ -1,10 +1,8 @@
-"""Test publishing: all files of a run are copied into the repository, or none."""
+"""Test publishing: all files of a run are copied, and an invalid run changes nothing."""
 
 import importlib.util
 import json
-import os
 import shutil
-import signal
 
 import pytest
 
@@ -114,69 +112,3 @@ def test_invalid_run_changes_nothing(run, root, how, error, rule):
     with pytest.raises(error, match=rule):
         tool.publish(run, root)
     assert contents(root) == before
-
-
-@pytest.mark.parametrize("fails", range(4))
-@pytest.mark.parametrize("first", [True, False])
-def test_failed_rename_changes_nothing(run, root, monkeypatch, fails, first):
-    if first:
-        shutil.rmtree(root / "weights")
-    before, rename, calls = contents(root), os.rename, []
-
-    def failing(*paths):
-        calls.append(paths)
-        if len(calls) == fails + 1:
-            raise OSError("no room")
-        rename(*paths)
-
-    monkeypatch.setattr(os, "rename", failing)
-    if first and fails == 3:
-        pytest.skip("a first preset has only three renames")
-    with pytest.raises(OSError, match="no room"):
-        tool.publish(run, root)
-    assert contents(root) == before
-
-
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # from JAX, unused in the child
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("rename", range(1, 5))
-def test_recover_undoes_unfinished_publishing(run, root, rename, first):
-    if first:
-        shutil.rmtree(root / "weights")
-    if first and rename == 4:
-        pytest.skip("a first preset has only three renames")
-    calls, before, move = [], contents(root), os.rename
-
-    def kill_at_rename(*paths):
-        calls.append(paths)
-        if len(calls) == rename:
-            os.kill(os.getpid(), signal.SIGKILL)
-        move(*paths)
-
-    killed(run, root, os, "rename", kill_at_rename)
-    tool.recover(root)
-    assert contents(root) == before
-    tool.publish(run, root)
-    assert contents(root / "weights/cspvit/mine") == contents(run / "preset")
-
-
-@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # from JAX, unused in the child
-def test_recover_keeps_finished_publishing(run, root):
-    killed(run, root, shutil, "rmtree", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-    tool.recover(root)
-    assert contents(root / "weights/cspvit/mine") == contents(run / "preset")
-    assert contents(root / "zoo/cspvit/mine")["README.md"] == b"new README.md"
-    assert sorted(path.name for path in root.iterdir()) == ["weights", "zoo"]
-
-
-def killed(run, root, module, name, replacement):
-    """Publish in a child process that is killed when it calls a function of a module.
-
-    The replacement of the function kills the process.
-    """
-    if (process := os.fork()) == 0:
-        setattr(module, name, replacement)
-        tool.publish(run, root)
-        os._exit(0)
-    assert os.waitpid(process, 0)[1] == signal.SIGKILL
-    assert list(root.glob(".publish*")), "the killed process left its work folder"
