@@ -12,7 +12,7 @@ if keras.config.backend() != "tensorflow":
 import tensorflow as tf
 
 from keras_permix import ops
-from keras_permix.ops.backend.tensorflow import runtime
+from keras_permix.ops.backend.tensorflow import permute, runtime
 from tests.backends import value_and_gradient
 from tests.harness import assert_close
 from tests.oracle import permutations as oracle
@@ -208,6 +208,15 @@ def test_training_step(tokens, jit_compile):
     slope = 2 * (oracle.values(X, sources) - COTANGENT) / X.size
     expected = 1 - (X * oracle.gradient(slope, sources)).sum(axis=(0, 1))
     assert_close(model.weights[0].numpy(), expected)
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 3])
+def test_masked_layers_share_compiled_functions(group_size):
+    permute._permutation.cache_clear()
+    for layer in range(2):
+        steps = ops.ShiftSchedule("power", 4, layer_index=layer, num_layers=2)
+        ops.csp(X, steps, group_size, ragged=True, mask=MASK)
+    assert permute._permutation.cache_info().currsize == 1
 
 
 def test_many_plans_do_not_warn_about_retracing():

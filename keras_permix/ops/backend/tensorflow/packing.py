@@ -25,32 +25,39 @@ class Packing(NamedTuple):
     token: tf.Tensor | None = None  # (batch, tokens), the token at each position
 
 
-def find_packing(x, mask, plan):
-    """Return the packing of `x`, (batch, tokens, channels), with the steps of `plan`."""
-    if mask is None and x.shape[1] is not None:
-        return Packing(plan.steps)
-    batch, tokens = tf.unstack(tf.shape(x)[:2])
-    if mask is None:
-        packing = Packing(None, length=tf.fill((batch, 1, 1), tokens))
-    else:
-        packing = _real(mask, batch, tokens)
-    if plan.steps is None:
-        return packing
-    steps = steps_modulo(plan.steps, packing.length, x.shape[1])
+def find_steps(x, mask, plan):
+    """Return the steps of `plan` for each sample, or None if they are known while tracing."""
+    if plan.steps is None or (mask is None and x.shape[1] is not None):
+        return None
+    steps = steps_modulo(plan.steps, _length(x, mask), x.shape[1])
     if plan.aligned:  # channel 0 is not shifted
         steps = tf.where(tf.range(x.shape[2]) == 0, 0, steps)
-    return packing._replace(steps=steps)
+    return steps
 
 
-def _real(mask, batch, tokens):
+def find_packing(x, mask, steps):
+    """Return the packing of `x`, (batch, tokens, channels), with steps for each sample or known."""
+    if mask is None and x.shape[1] is not None:
+        return Packing(steps)
+    length = _length(x, mask)
+    if mask is None:
+        return Packing(steps, length)
+    batch, tokens = tf.unstack(tf.shape(mask))
     real = tf.cast(mask, "int32")
-    length = tf.reduce_sum(real, axis=1, keepdims=True)
-    behind = length + tf.cumsum(1 - real, axis=1)
+    behind = length[:, 0] + tf.cumsum(1 - real, axis=1)
     position = tf.where(mask, tf.cumsum(real, axis=1), behind) - 1
     start = tokens * tf.range(batch)[:, None]
     token = tf.math.invert_permutation(tf.reshape(start + position, [-1]))
     token = tf.reshape(token, (batch, tokens)) - start
-    return Packing(None, length[:, :, None], mask, position, token)
+    return Packing(steps, length, mask, position, token)
+
+
+def _length(x, mask):
+    """Return the number of real tokens of each sample, (batch, 1, 1)."""
+    if mask is not None:
+        return tf.reduce_sum(tf.cast(mask, "int32"), axis=1, keepdims=True)[:, :, None]
+    batch, tokens = tf.unstack(tf.shape(x)[:2])
+    return tf.fill((batch, 1, 1), tokens)
 
 
 def pack(x, packing, steps=None):
