@@ -39,6 +39,8 @@ def append_result(path: StrPath, row: dict[str, Any]) -> None:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         if not file.tell():
             writer.writeheader()
+        elif not path.read_bytes().endswith(b"\n"):
+            file.write("\n")
         writer.writerow(row)
 
 
@@ -81,6 +83,12 @@ def means(rows: list[dict[str, str]]) -> dict[tuple[str, str], tuple[float, floa
 
     The values per task and model are the mean in percent, the standard deviation (0 for one seed)
     and the number of seeds.
+
+    Example:
+
+    >>> row = {"task": "text", "model": "csp"}
+    >>> means([{**row, "score": "0.5"}, {**row, "score": "0.7"}])
+    {('text', 'csp'): (60.0, 14.142135623730951, 2)}
     """
     scores: dict[tuple[str, str], list[float]] = {}
     for row in rows:

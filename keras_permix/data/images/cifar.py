@@ -47,6 +47,8 @@ def read_cifar(path):
             blobs = {Path(one.name).name: archive.extractfile(one).read() for one in members}
     parts = []
     for names in files:
+        if empty := [name for name in names if not blobs[name]]:
+            raise ValueError(f"Files of CIFAR must not be empty. Received: {path / empty[0]}")
         images, labels = zip(*(_decode(blobs[name], label) for name in names), strict=True)
         parts.append((np.concatenate(images), np.concatenate(labels)))
     return parts

@@ -1,5 +1,7 @@
 """Test image decoding: orientation, bit depth, palettes, transparency, CMYK and errors."""
 
+import warnings
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -43,6 +45,21 @@ def test_16_bit_gray_is_scaled_to_8_bits(channels, tmp_path):
     read = read_image(tmp_path / "a.png", channels)
     expected = np.round(levels / 257)[..., None].repeat(channels, -1)
     np.testing.assert_array_equal(read, expected)
+
+
+def test_16_bit_file_with_8_bit_levels_warns(tmp_path):
+    """Levels are scaled by the range of the format, so that the image is almost black."""
+    levels = np.array([[0, 200], [255, 1]], "uint16")
+    Image.fromarray(levels).save(tmp_path / "a.png")
+    Image.fromarray(levels).save(tmp_path / "b.png")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        read = [read_image(tmp_path / f"{name}.png").max() for name in "aba"]
+    assert read == [1, 1, 1]
+    [message] = [str(warning.message) for warning in caught]
+    assert message.endswith(f"Save it with 8 bits. Received: an image in {tmp_path}")
+    Image.fromarray(levels * 0).save(tmp_path / "black.png")
+    assert not read_image(tmp_path / "black.png").any()
 
 
 def test_16_bit_color_is_scaled_to_8_bits(tmp_path):
@@ -121,7 +138,7 @@ def test_damaged_file_raises(kind, tmp_path):
         (lambda path: Image.fromarray(np.zeros((2, 2), "float32")).save(path), "floats"),
         (
             lambda path: Image.fromarray(np.full((2, 2), 70000, "int32")).save(path),
-            "not 0 to 65535",
+            "not from 0 to 65535",
         ),
     ],
     ids=["no image", "truncated", "floats", "32 bits"],
@@ -133,8 +150,15 @@ def test_unreadable_file_raises(save, rule, tmp_path):
 
 
 def test_invalid_arguments_raise(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere.png"):
+    with pytest.raises(
+        FileNotFoundError, match="`path` must be an existing image file.*nowhere.png"
+    ):
         read_image(tmp_path / "nowhere.png")
+    for path in (5, b"a.png", PIXELS):
+        with pytest.raises(
+            TypeError, match="`path` must be the path of an image file. Received: path="
+        ):
+            read_image(path)
     with pytest.raises(ValueError, match="`channels` must be 1 or 3.*Received: 4"):
         read_image(tmp_path / "nowhere.png", channels=4)
 
@@ -180,8 +204,11 @@ def png(bits, kind, row, color):
     ("bits", "kind", "row", "color", "others"),
     [
         (1, 0, b"\x55", b"\0\1", 0),
+        (2, 0, b"\x66\x66", b"\0\1", 170),
+        (4, 0, b"\x73" * 4, b"\0\7", 51),
         (8, 0, bytes([100, 9] * 4), b"\0\x64", 9),
         (16, 0, b"\x9c\x40\x09\x09" * 4, b"\x9c\x40", 9),
+        (16, 2, b"\x9c\x40\x4e\x20\x27\x10" * 4 + b"\x09\x09" * 12, b"\x9c\x40\x4e\x20\x27\x10", 9),
     ],
 )
 def test_transparent_color_becomes_white(bits, kind, row, color, others, tmp_path):
@@ -189,3 +216,30 @@ def test_transparent_color_becomes_white(bits, kind, row, color, others, tmp_pat
     assert {tuple(pixel) for pixel in read_image(tmp_path / "a.png")[0].tolist()} == {
         (255, 255, 255), (others,) * 3
     }  # fmt: skip
+
+
+def tiff(bits, photometric, strip, columns):
+    """Return an uncompressed TIFF with one row."""
+    import struct
+
+    tags = [
+        (256, 4, columns), (257, 4, 1), (258, 3, bits), (259, 3, 1), (262, 3, photometric),
+        (273, 4, 8), (277, 3, 1), (278, 4, 1), (279, 4, len(strip)),
+    ]  # fmt: skip
+    entries = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in tags)
+    start = struct.pack("<2sHI", b"II", 42, 8 + len(strip))
+    return start + strip + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("bits", "photometric", "strip", "expected"),
+    [
+        (16, 0, np.array([0, 65535], "<u2").tobytes(), [255, 0]),
+        (16, 1, np.array([0, 65535], "<u2").tobytes(), [0, 255]),
+        (12, 1, b"\x00\x0f\xff", [0, 255]),
+        (8, 0, b"\x00\xff", [255, 0]),
+    ],
+)
+def test_tiff_with_white_is_zero_or_12_bits(bits, photometric, strip, expected, tmp_path):
+    (tmp_path / "a.tif").write_bytes(tiff(bits, photometric, strip, 2))
+    assert read_image(tmp_path / "a.tif")[0, :, 0].tolist() == expected
