@@ -57,9 +57,7 @@ def test_command_reports_unusable_keras_home(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "file" / "folder"))
     assert main(["backend", "torch"]) == 2
-    assert (
-        "`KERAS_HOME` must name a folder that exists or can be created" in capsys.readouterr().err
-    )
+    assert str(tmp_path / "file") in capsys.readouterr().err
 
 
 def test_environment_variable_is_kept(machine, monkeypatch):

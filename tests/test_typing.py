@@ -84,7 +84,7 @@ from keras_permix.recipes.load import load_recipe
 tokens = np.ones((1, 8, 4), "float32")
 layers.CSP(group_size=4, shift=[0, 1, 2, 3], dropout=0, dtype="float16", name="mixer")(tokens)
 layers.CSP(group_size=None, layer_index=1, num_layers=6).compute_output_shape((None, 8, 4))
-layers.CSP(shift=[(0, 1), (1, 0)])
+layers.CSP(shift=[(0, 1), (1, 0)])  # wrong
 layers.CausalCSP(delays=(1, 2))
 layers.CausalCSP(delays=[1.5])  # wrong
 layers.PatchOnlyMixer(patch_size=[2, 3])

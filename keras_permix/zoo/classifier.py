@@ -209,11 +209,10 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     mean, std = (check_floats(key, config[key], channels, "channel") for key in ("mean", "std"))
     if min(std) <= 0:
         raise ValueError(f"`std` must contain positive numbers. Received: std={std!r}")
-    size, patch = config["image_size"], config.get("patch_size", 1)
-    if size is not None and size % patch:
+    size, key = config["image_size"], "patch_sizes" if "patch_sizes" in config else "patch_size"
+    if size is not None and np.any(np.mod(size, config.get(key, 1))):
         raise ValueError(
-            "`patch_size` must divide `image_size`. "
-            f"Received: image_size={size}, patch_size={patch}"
+            f"`{key}` must divide `image_size`. Received: image_size={size}, {key}={config[key]}"
         )
     return {"mean": mean, "std": std}
 

@@ -199,7 +199,7 @@ def test_load_preset_with_new_image_size_and_head():
             dict(patch_sizes=[]),
             r"`patch_size` must be a positive integer.*\[\]",
         ),
-        ("PatchOnlyMLPMixer", dict(patch_sizes=(4, 5)), "must divide.*4"),
+        ("PatchOnlyMLPMixer", dict(patch_sizes=(4, 5)), "`patch_sizes` must divide.*4, 5"),
         ("PatchOnlyMLPMixer", dict(patch_sizes=(2, 1.5)), "`patch_size` must be a pos.*1.5"),
         ("PatchOnlyMLPMixer", dict(image_size=0), "`image_size` must be a positive.*=0"),
         (
