@@ -80,10 +80,19 @@ class PermixBackbone(Backbone):
         """Return the names of the layers for `enable_lora`.
 
         These are the projections of the mixers or, without any, the layers of the MLPs.
+
+        Raises:
+            ValueError: if no layer supports LoRA, as in `ButterflyMixer`.
         """
         names = {x.name for x in self._flatten_layers() if hasattr(x, "enable_lora")}
         mlps = sorted(name for name in names if name.startswith(OF_MLPS))
-        return [name for name in PROJECTIONS if name in names] or mlps
+        found = [name for name in PROJECTIONS if name in names] or mlps
+        if not found:
+            raise ValueError(
+                "A model must have layers that support LoRA. "
+                f"Received: {type(self.zoo_model).__name__}"
+            )
+        return found
 
     def get_config(self) -> dict[str, Any]:
         model = keras.saving.serialize_keras_object(self.zoo_model)

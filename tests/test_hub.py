@@ -141,6 +141,16 @@ def test_lora_without_projections_trains_mlps(models, name, arguments, tmp_path)
 
 
 @needs_hub
+@pytest.mark.once
+def test_lora_of_butterflies_raises(models, tmp_path):
+    tiny("ButterflyMixer").save_to_preset(tmp_path / "preset")
+    backbone = models.Backbone.from_preset(str(tmp_path / "preset"))
+    with pytest.raises(ValueError, match="support LoRA. Received: ButterflyMixer"):
+        backbone.enable_lora(2)
+    assert backbone.trainable_weights
+
+
+@needs_hub
 def test_preset_name_and_unknown_preset(models, tmp_path):
     assert models.Backbone.from_preset("cspvit/test", load_weights=False).count_params() > 0
     with pytest.raises(ValueError, match="Unknown preset identifier"):

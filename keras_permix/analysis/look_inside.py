@@ -10,6 +10,7 @@ from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps, plot_influ
 from keras_permix.analysis.residuals import rank_residual, singular_spectrum, token_norm
 from keras_permix.utils.checks import import_extra
 from keras_permix.zoo.mega import MEGA
+from keras_permix.zoo.model import ZooModel
 
 SHOWN = 8  # maps in a picture
 
@@ -50,7 +51,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     normalized to 1. They ignore channel mixers.
 
     Args:
-        model: A model of the zoo. For other models, use `mixing_maps`.
+        model: A model of the zoo.
         inputs: Inputs of the model, a batch of a few samples. `None`: two random samples.
         picture: Path of a picture to draw with `plot_inside`, such as "inside.png". Requires
             Matplotlib (extra `train`).
@@ -60,6 +61,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
 
     Raises:
         ImportError: for a `picture` if Matplotlib is not installed.
+        TypeError: for a model outside the zoo; use `mixing_maps`.
         ValueError: for a sample that is all padding.
 
     Example:
@@ -73,6 +75,11 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     Reference: Rollout: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020;
     spectra and residuals: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
     """
+    if not isinstance(model, ZooModel):
+        raise TypeError(
+            "`model` must be a model of the zoo. For other models, use `mixing_maps`. "
+            f"Received: {type(model).__name__}"
+        )
     if picture is not None:
         figures = import_extra("matplotlib.figure", "train", f"picture={picture!r}")
     inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs

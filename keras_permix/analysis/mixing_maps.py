@@ -134,7 +134,7 @@ def _exact(layer, given, mask):
         maps = ops.mean(layer.attention_maps(first, mask, **masks), axis=1)
     elif isinstance(layer, ours.CSP | ours.SliceSort) and not isinstance(layer, ours.SinkhornCSP):
         maps, kind = _permutations(layer, *flatten_map(first, mask)), "permutation"
-    elif isinstance(layer, ours.ButterflyBlock) and given.get("attention_mask") is None:
+    elif isinstance(layer, ours.ButterflyBlock):
         maps, kind = _within_blocks(layer, first, mask)
     return maps, kind
 

@@ -48,7 +48,9 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("permix: stopped", file=sys.stderr)
         return STOPPED
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # A panic of tokenizers is not an `Exception`.
         if "--traceback" in argv:
             sys.excepthook(*sys.exc_info())
         say_error(_explain(error))
@@ -80,7 +82,7 @@ def _explain(error):
             "The model and the batch must fit into memory; reduce their sizes. "
             f"Received: {str(error)[:200] or error!r}"
         )
-    return f"{type(error).__name__}: {error} (this is a bug, run with --traceback)"
+    return f"{type(error).__name__}: {error} (if all values are valid, report it with --traceback)"
 
 
 def _in_one_line(message, category, filename, lineno, line=None):

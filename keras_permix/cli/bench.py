@@ -7,13 +7,12 @@ import re
 import sys
 from contextlib import nullcontext
 from importlib.util import find_spec
-from pathlib import Path
 
 from keras_permix.bench import layers as bench_layers
 from keras_permix.bench import lra as bench_lra
 from keras_permix.bench import models as bench_models
 from keras_permix.bench import ops as bench_ops
-from keras_permix.cli.common import check_output, format_table
+from keras_permix.cli.common import check_output, format_table, given_path
 
 WHAT = {"ops": bench_ops, "layers": bench_layers, "models": bench_models, "lra": bench_lra}
 DTYPES = ("float32", "bfloat16", "float16")
@@ -46,7 +45,7 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=given_path,
         help="CSV file to write, row by row; its folder is created. With matplotlib, a plot is "
         "written to the same path with the ending .png",
     )
@@ -91,6 +90,7 @@ def run(arguments):
     if out := arguments.out:
         check_output("--out", out, endings=(".csv",))
         check_output("--out", out.with_suffix(".png"))
+        check_replaced(out)
         out.parent.mkdir(parents=True, exist_ok=True)
     where = f"{machine()}, {chip}" if chip else machine()
     print(f"{arguments.what} on {running.name()}, {where}", flush=True)
@@ -136,6 +136,20 @@ def run(arguments):
         else:
             print(f"{picture.name} was not written: matplotlib is not installed.", file=sys.stderr)
     return 0
+
+
+def check_replaced(path):
+    """Check that an existing output is that of an earlier benchmark."""
+    if path.is_file() and path.stat().st_size:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            ours = "commit" in file.readline().strip().split(",")
+    else:
+        ours = not path.with_suffix(".png").exists()
+    if not ours:
+        raise ValueError(
+            "`--out` must be a new file, or that of an earlier benchmark, which is replaced. "
+            f"Received: {path}"
+        )
 
 
 def chip_of(device):

@@ -72,9 +72,16 @@ def add_overrides(parser, text):
     )
 
 
+def given_path(text):
+    """Return an argument as a path. `Path("")` would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty. Received: ''")
+    return Path(text)
+
+
 def add_data_dir(parser):
     """Add `--data-dir`."""
-    parser.add_argument("--data-dir", type=Path, help="folder that holds the data files")
+    parser.add_argument("--data-dir", type=given_path, help="folder that holds the data files")
 
 
 def add_training(parser, smoke, verbose):

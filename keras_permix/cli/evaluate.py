@@ -11,7 +11,7 @@ import json
 from itertools import compress
 from pathlib import Path
 
-from keras_permix.cli.common import add_data_dir, add_overrides, check_output
+from keras_permix.cli.common import add_data_dir, add_overrides, check_output, given_path
 from keras_permix.utils.formatting import counted
 
 MOST_CLASSES = 20  # printed
@@ -26,7 +26,7 @@ def add_arguments(parser):
         help="name of a data set (default: the data set of the preset)",
     )
     data.add_argument(
-        "--data-path", type=Path, metavar="PATH",
+        "--data-path", type=given_path, metavar="PATH",
         help="folder of images (scores test/ or val/ if present, else all), or file of samples",
     )  # fmt: skip
     add_data_dir(parser)
@@ -38,7 +38,7 @@ def add_arguments(parser):
     )
     parser.add_argument("--batch-size", type=int, default=250, help="samples per batch")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE",
+        "--out", type=given_path, metavar="FILE",
         help="write scores (.json), or predictions and, for classes, the confusion matrix (.csv)",
     )  # fmt: skip
 
@@ -61,7 +61,13 @@ def run(arguments):
     info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data, arguments.data_path)
     task = task_of(load_preset(None, info, **parse_overrides(arguments.overrides)))
-    task.check_data(spec)
+    try:
+        task.check_data(spec)
+    except ValueError as error:
+        raise ValueError(
+            "`--data` must name a data set, or `--data-path` a folder or file, to score "
+            f"{info.name}. Received: {spec['name']} ({error})"
+        ) from error
     dataset = task.load(spec, arguments.data_dir)
     task.check_labels(dataset, arguments.by_order)
     predictions = task.predictions(dataset.test, arguments.batch_size, verbose=True)

@@ -11,6 +11,7 @@ from keras_permix.cli.common import (
     add_training,
     check_output,
     format_table,
+    given_path,
     say_error,
 )
 from keras_permix.lra.published import TASKS, published_rows
@@ -40,9 +41,9 @@ def add_arguments(parser):
     parser.add_argument("--seed", nargs="+", type=int, default=[0], metavar="N", dest="seeds",
                         help="one run per seed")  # fmt: skip
     add_overrides(parser, "set a value of the recipes, e.g. --set batch_size=16")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs")
+    parser.add_argument("--runs", type=given_path, default=Path("runs"), help="folder of the runs")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.csv", help="file of results (default: RUNS/lra.csv)"
+        "--out", type=given_path, metavar="FILE.csv", help="file of results (default: RUNS/lra.csv)"
     )
     smoke = "train for a few steps on generated data, and record no result"
     add_training(parser, smoke, verbose=2)

@@ -8,7 +8,7 @@ import json
 import os
 from pathlib import Path
 
-from keras_permix.cli.common import check_output, say_error
+from keras_permix.cli.common import check_output, given_path, say_error
 from keras_permix.utils.formatting import printable
 
 
@@ -20,13 +20,13 @@ def add_arguments(parser):
         "SMILES, or JSON files with one graph each",
     )  # fmt: skip
     parser.add_argument(
-        "--from", type=Path, metavar="FILE", dest="source",
+        "--from", type=given_path, metavar="FILE", dest="source",
         help="read more inputs from FILE, one per line; separate pairs by a tab",
     )  # fmt: skip
     parser.add_argument("--top", type=int, default=5, help="number of labels to print")
     parser.add_argument(
         "--out",
-        type=Path,
+        type=given_path,
         metavar="FILE",
         help="write predictions to FILE (.csv or .jsonl) instead of stdout",
     )

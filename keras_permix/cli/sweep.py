@@ -3,9 +3,7 @@
 Finished runs are skipped. To resume, run the same command again.
 """
 
-from pathlib import Path
-
-from keras_permix.cli.common import add_overrides, add_training
+from keras_permix.cli.common import add_overrides, add_training, given_path
 
 
 def add_arguments(parser):
@@ -19,7 +17,7 @@ def add_arguments(parser):
     parser.add_argument("--option", help="use a named option of the recipe")
     add_overrides(parser, "set a value of the recipe in all runs")
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs of each run")
-    parser.add_argument("--out", type=Path, required=True, help="folder of the sweep")
+    parser.add_argument("--out", type=given_path, required=True, help="folder of the sweep")
     smoke = "train each run for two short epochs on generated data"
     add_training(parser, smoke, verbose=2)
 

@@ -4,9 +4,8 @@ To resume, run the same command again.
 """
 
 import shlex
-from pathlib import Path
 
-from keras_permix.cli.common import add_overrides, add_training, check_output
+from keras_permix.cli.common import add_overrides, add_training, check_output, given_path
 from keras_permix.utils.formatting import counted
 
 # Files in the folder of a run; a smoke run has no card.
@@ -36,7 +35,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--skip-unreadable", action="store_true", help="skip images that cannot be read"
     )
-    parser.add_argument("--out", type=Path, help="folder of the run (default: runs/PRESET)")
+    parser.add_argument("--out", type=given_path, help="folder of the run (default: runs/PRESET)")
     parser.add_argument(
         "--distribute", choices=("data", "model", "auto"),
         help="distribute batches (data) or parameters (model, JAX only) over devices or processes",

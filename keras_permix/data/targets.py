@@ -68,6 +68,8 @@ def number_of(row: dict[str, Any], column: str, flags: bool = False) -> float:
 def _labels_of(row, separator):
     """Return the labels of a row; an empty value means no labels."""
     value = row["label"]
+    if isinstance(value, dict):
+        raise TypeError("a dict")
     if not isinstance(value, list):
         text = "" if value is None else str(value)
         value = text.split(separator) if separator else [text]

@@ -116,7 +116,10 @@ def check_block(size, block):
     size = None if size is None else check_integer("size", size, least=0)
     block = check_integer("block", block, least=2)
     if size is not None and (size < 1 or size % block):
-        raise ValueError(f"`block` must divide the size. Received: size={size}, block={block}")
+        raise ValueError(
+            f"The size of blocks must divide the size of the axis. Received: size={size}, "
+            f"blocks of {block}"
+        )
     return size, block
 
 

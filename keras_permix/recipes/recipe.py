@@ -33,8 +33,10 @@ Precision = Literal[
 
 
 class ModelTable(TypedDict, total=False):
-    """List keys of `[model]` that are checked before the class does."""
+    """List keys of `[model]` that do not depend on the class."""
 
+    class_name: str
+    trainable: bool
     dtype: Annotated[None, Rule("omitted; set `precision` instead", lambda value: True)]
 
 

@@ -76,6 +76,11 @@ def distill(
     """
     _check_models(student, teacher)
     shape = getattr(student, "output_shape", ())  # a subclassed model may have none
+    if not (logits >= 0 and features >= 0):
+        raise ValueError(
+            "`logits` and `features` must be at least 0. "
+            f"Received: logits={logits}, features={features}"
+        )
     if temperature is not None and shape[-1:] == (1,) and (logits or labels):
         raise ValueError(
             "A softmax over one output is constant: set `temperature=None`. "

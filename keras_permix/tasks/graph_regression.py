@@ -100,4 +100,9 @@ class GraphRegression(Regression):
         taken = self.model.input
         edges = taken.get("edge_input", taken.get("attn_edge_type"))
         batch = batch_graphs(read_graphs([row], 0 if edges is None else edges.shape[-1]))
+        if batch["x"].shape[-1] != taken["x"].shape[-1]:
+            raise ValueError(
+                f"The model expects nodes of {taken['x'].shape[-1]} features. "
+                f"Received: {batch['x'].shape[-1]} in {path}"
+            )
         return {name: batch[name] for name in taken}

@@ -23,6 +23,11 @@ def with_class(recipe: Recipe) -> Recipe:
     """Return the recipe with a known class in `model`, by default that of its `init` preset."""
     model = recipe.model
     if recipe.init:
+        if Path(recipe.init).parts[0] == "runs" and not Path(recipe.init).is_dir():
+            raise ValueError(
+                "`init` names a run that does not exist. Train it first by the command at the top "
+                f"of the recipe. Received: init={recipe.init!r}"
+            )
         given = zoo.MODELS.get(model.get("class_name", ""))
         model = {"class_name": find_preset(recipe.init, given).class_name, **model}
     name = model.get("class_name")

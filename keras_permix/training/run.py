@@ -21,6 +21,7 @@ from keras_permix.training.model import with_class
 from keras_permix.training.run_folder import RECORD, has_checkpoints
 from keras_permix.utils.files import write_bytes, write_text
 from keras_permix.utils.machine import machine
+from keras_permix.zoo.presets.folder import parse_json
 
 FLAGS = ("init", "freeze", "epochs")  # values that are options of `permix train`
 SMOKE = {"epochs": 2, "batch_size": 8, "validation_samples": 16, "steps_per_epoch": None}
@@ -169,8 +170,8 @@ def _now():
 def read_record(folder: StrPath) -> dict[str, Any]:
     """Read the record of a run, and check that the file is not another one of this name."""
     path = Path(folder) / RECORD
-    record = json.loads(path.read_text(encoding="utf-8"))
-    if not (isinstance(record, dict) and record.keys() >= KEYS):
+    record = parse_json(path.read_bytes(), path)
+    if not record.keys() >= KEYS:
         raise ValueError(
             f"`{RECORD}` must be the record of a run, with {', '.join(sorted(KEYS))}. Pass another "
             f"folder. Received: {path}"

@@ -2,6 +2,7 @@
 
 import functools
 import numbers
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_permix.data.images.decode import image_pixels
+from keras_permix.data.text.tokens import is_whole
 from keras_permix.ops.backend import running
 
 
@@ -115,16 +117,22 @@ def check_texts(texts, paired, name="texts"):
             f"`{name}` must be a list of {kind}, also for a single one. "
             f"Received: {name}={str(texts)[:99]!r}"
         )
+    for number, row in enumerate(rows):
+        if not all(part.strip() and is_whole(part) for part in row):
+            raise ValueError(
+                f"`{name}` must contain texts that are not empty, without lone surrogates. "
+                f"Received: {name}[{number}]={found[number]!r}"
+            )
     return rows if paired else [text for (text,) in rows]
 
 
 def are_texts(x):
-    """Return whether inputs are texts: a str, or a nested array or list that contains one."""
+    """Return whether inputs are, or a nested array or list contains, a text, bytes or a path."""
     if isinstance(x, np.ndarray):
         return x.dtype.kind == "U" or x.dtype.kind == "O" and are_texts(x.tolist())
     if isinstance(x, list | tuple):
         return any(are_texts(part) for part in x)
-    return isinstance(x, str)
+    return isinstance(x, str | bytes | os.PathLike)
 
 
 def are_arrays(inputs: Any) -> bool:
@@ -144,6 +152,11 @@ def check_samples(x: Any) -> None:
     empty = any(isinstance(leaf, np.ndarray) and 0 in leaf.shape[:1] for leaf in leaves)
     if x is None or not leaves or empty:
         raise ValueError(f"`x` must contain at least one sample. Received: x={str(x)[:200]}")
+    if isinstance(x, list | tuple):
+        raise ValueError(
+            "`x` must be one batch of images, texts or arrays of the same shape. "
+            f"Received: x={str(x)[:200]}"
+        )
 
 
 class _Batches(keras.utils.PyDataset):

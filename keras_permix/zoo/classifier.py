@@ -209,11 +209,13 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     mean, std = (check_floats(key, config[key], channels, "channel") for key in ("mean", "std"))
     if min(std) <= 0:
         raise ValueError(f"`std` must contain positive numbers. Received: std={std!r}")
-    size, key = config["image_size"], "patch_sizes" if "patch_sizes" in config else "patch_size"
-    if size is not None and np.any(np.mod(size, config.get(key, 1))):
-        raise ValueError(
-            f"`{key}` must divide `image_size`. Received: image_size={size}, {key}={config[key]}"
-        )
+    key = "patch_sizes" if "patch_sizes" in config else "patch_size"
+    for name in ("image_size", "steps_image_size"):
+        size = config.get(name)
+        if size is not None and np.any(np.mod(size, config.get(key, 1))):
+            raise ValueError(
+                f"`{key}` must divide `{name}`. Received: {name}={size}, {key}={config[key]}"
+            )
     return {"mean": mean, "std": std}
 
 

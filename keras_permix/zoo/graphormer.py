@@ -14,7 +14,7 @@ from keras_permix.layers.graph.graph_embedding import EDGES, GraphEmbedding, Gra
 from keras_permix.layers.graph.graphormer_block import MIXERS, GraphormerBlock, initial_stddev
 from keras_permix.layers.mixers import mixer_at
 from keras_permix.layers.parts.wrappers import Dense, make_dropout
-from keras_permix.utils.checks import check_named, plain
+from keras_permix.utils.checks import check_named, check_names, plain
 from keras_permix.zoo.arrays import check_texts
 from keras_permix.zoo.classifier import collect_arguments, pool_tokens
 from keras_permix.zoo.graph_inputs import check_graphs, graph_inputs, warn_of_other_molecules
@@ -108,6 +108,14 @@ class Graphormer(ZooModel):
         config = collect_arguments(
             locals(), partial(check_named, "mixer", choices=MIXERS), edges=EDGES
         )
+        units = [target_units] * targets if isinstance(target_units, str) else target_units
+        if len(units) != targets:
+            raise ValueError(
+                "`target_units` must be one name, or one per target. "
+                f"Received: target_units={target_units!r}, targets={targets}"
+            )
+        if domain is not None:
+            check_names("`domain`", domain, ("elements", "max_atoms"))
         config |= {
             **check_scale({"mean": mean, "std": std}, targets),
             "target_units": target_units if isinstance(target_units, str) else list(target_units),

@@ -81,7 +81,7 @@ class CheckedInputs:
                 data[name] = self.to_arrays(data[name])
             y = data.get("y")
             if "y" in signature.parameters and not (step and keras.ops.is_tensor(y)):
-                check_targets(x, y, self)
+                check_targets(x, y, data.get("sample_weight"), self)
         if validation:
             given["validation_data"] = (*validation.values(), *held_out[3:])
         with nullcontext() if step else running.weights_kept(self):

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Tensor
-from keras_permix.utils.checks import check_floats
+from keras_permix.utils.checks import check_floats, check_integer
 from keras_permix.zoo.presets.load import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
@@ -30,7 +30,8 @@ class NamedOutputs:
             See `decode_predictions`.
 
         Raises:
-            ValueError: for a model of one class or of numbers.
+            ValueError: for a `top` below 1, a model of one class or of numbers, or outputs that are
+                NaN or infinite.
 
         Example:
 
@@ -40,7 +41,8 @@ class NamedOutputs:
         >>> label in model.labels, len(others)
         (True, 2)
         """
-        self._check_several()  # before predicting
+        check_integer("top", top)  # before predicting
+        self._check_several()
         return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
     def decode_predictions(
@@ -58,11 +60,19 @@ class NamedOutputs:
             predicts labels are independent.
 
         Raises:
-            ValueError: for a model of one class or of numbers.
+            ValueError: for a `top` below 1, a model of one class or of numbers, or predictions
+                that are not finite or have another shape.
         """
+        top = check_integer("top", top)
         self._check_several()
         predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
-        labels = self.labels or [str(number) for number in range(self.output_shape[-1])]
+        classes = self.output_shape[-1]
+        if predictions.shape[1:] != (classes,) or not np.isfinite(predictions.max(1)).all():
+            raise ValueError(
+                f"`predictions` must be finite logits of the shape (batch, {classes}). "
+                f"Received: {predictions!r:.200} of the shape {predictions.shape}"
+            )
+        labels = self.labels or [str(number) for number in range(classes)]
         if self.predicts == "labels":
             probabilities = np.exp(-np.logaddexp(0, -predictions))
         else:

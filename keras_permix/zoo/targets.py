@@ -23,8 +23,8 @@ DISTANCES = (  # targets: a number per output
 FUNCTIONS = {loss().fn: loss for loss in (SPARSE, DENSE, BINARY, *DISTANCES)}
 
 
-def check_targets(x: Any, y: Any, model: Any) -> None:
-    """Check the targets of one call, as `to_arrays` converts them.
+def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
+    """Check the targets and sample weights of one call, as `to_arrays` converts them.
 
     With a crossentropy or a distance of Keras, shapes and values are checked as well. Only arrays
     and tensors are checked, not data sets, which hold their own targets.
@@ -51,6 +51,16 @@ def check_targets(x: Any, y: Any, model: Any) -> None:
             _check_classes(y, model, loss)
         elif loss in (BINARY, *DISTANCES):
             _check_numbers(y, model, loss)
+    if isinstance(sample_weight, np.ndarray | list):
+        weight = np.asarray(sample_weight)
+        if (
+            weight.dtype.kind not in "biufV"
+            or weight.dtype.kind == "f"
+            and not np.isfinite(weight).all()
+        ):
+            raise ValueError(
+                f"`sample_weight` must contain finite numbers. Received: {str(weight)[:200]}"
+            )
 
 
 def _check_classes(y, model, loss):

@@ -224,3 +224,8 @@ def test_picture_without_matplotlib_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"picture='inside.png' .*keras_permix\[train\]"):
         look_inside(tiny("ViT"), picture="inside.png")
+
+
+def test_unsupported_model_raises():
+    with pytest.raises(TypeError, match="`model` must be a model of the zoo.*Received: Sequential"):
+        look_inside(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)]))

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import re
 import sys
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -427,3 +428,12 @@ def test_contenders_share_task_and_output_shape(case):
     models = [zoo.MODELS[name](**{**shared, **own}) for name, own in contenders.values()]
     assert len({(model.task, model.output_shape) for model in models}) == 1
     assert len({json.dumps(model.get_config(), default=str) for model in models}) == len(models)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["mine.csv", "mine.png"])
+def test_unrelated_files_are_not_overwritten(name, tmp_path, capsys):
+    (tmp_path / name).write_text("mine")
+    assert main(["bench", "ops", "--out", str(tmp_path / "mine.csv")]) == 2
+    assert re.search(r"`--out` must be a new file.* Received: .*mine", capsys.readouterr().err)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]

@@ -150,9 +150,8 @@ def test_bug_prints_one_line(kind, monkeypatch, capsys):
         raise kind("of ours")
 
     monkeypatch.setattr("keras_permix.cli.list.run", fail)
-    expected = (
-        f"permix: error: {kind.__name__}: {kind('of ours')} (this is a bug, run with --traceback)"
-    )
+    what = f"{kind.__name__}: {kind('of ours')}"
+    expected = f"permix: error: {what} (if all values are valid, report it with --traceback)"
     assert main(["list"]) == 2
     assert capsys.readouterr().err == f"{expected}\n"
     assert main(["list", "--traceback"]) == 2
@@ -263,6 +262,7 @@ def test_image_as_recipe_exits_with_error(capsys):
         ("optimizer.beta_2=7", "Received: optimizer.beta_2=7"),
         ("optimizer.clipnorm=-1", '`optimizer.clipnorm` must be a number, 0 or more, or "none". R'),
         ("optimizer.clipnorm=nan", "Received: optimizer.clipnorm=nan"),
+        ("model.trainable=3", "`model.trainable` must be true or false. Received: "),
         ("schedule.warmup_epochs=x", "Received: schedule.warmup_epochs='x'"),
         ("data.name=3", "Received: data.name=3"),
         ("ema=2", "`ema` must be a number from 0 to 1"),
@@ -390,3 +390,24 @@ def test_warning_is_printed_on_one_line(monkeypatch):
         cli.command()
     line = warnings.formatwarning("so\nit is", UserWarning, "f.py", 1)
     assert line == "permix: warning: so it is\n"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["train", "cspvit/mnist", "--smoke", "--out", ""], "--out"),
+        (["train", "cspvit/mnist", "--data-dir", ""], "--data-dir"),
+        (["evaluate", "cspvit/mnist", "--out", ""], "--out"),
+        (["evaluate", "cspvit/mnist", "--data-path", ""], "--data-path"),
+        (["bench", "ops", "--out", ""], "--out"),
+        (["lra", "text", "--model", "csp", "--out", ""], "--out"),
+    ],
+)
+def test_empty_argument_exits_with_error(arguments, named, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    rule = f"argument {named}: must not be empty. Received: '' (see `permix {arguments[0]} --help`)"
+    assert capsys.readouterr().err == f"permix: error: {rule}\n"
+    assert not list(tmp_path.iterdir())

@@ -193,3 +193,27 @@ def test_changed_outputs_get_a_new_head(tmp_path):
     assert (other.task, other.get_config()["target_mean"]) == ("image_regression", 0.0)
     back = CSPViT.from_preset(tmp_path / "values", predicts="class", labels=["a", "b"])
     assert back.task == "image_classification" and "target_mean" not in back.get_config()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rule"),
+    [
+        ((np.zeros((1, 4)),), r"logits of the shape \(batch, 3\).*shape \(1, 4\)"),
+        ((np.zeros((1, 3)), 0), "`top` must be a positive integer. Received: top=0"),
+        ((np.zeros((1, 3)), 1.5), "`top` must be a positive integer. Received: top=1.5"),
+        ((np.zeros((1, 3)), None), "`top` must be a positive integer. Received: top=None"),
+        *(
+            (([[0, 0, 0], row],), "(?s)must be finite logits.*shape .2, 3")
+            for row in ([0, np.nan, 0], [np.inf, 0, 1], [np.inf, np.nan, 0], [-np.inf] * 3)
+        ),
+    ],
+)
+def test_decode_predictions_with_invalid_arguments_raises(arguments, rule):
+    with pytest.raises(ValueError, match=rule):
+        tiny().decode_predictions(*arguments)
+
+
+def test_classify_checks_top_before_predict(monkeypatch):
+    monkeypatch.setattr(CSPViT, "predict", None)
+    with pytest.raises(ValueError, match="`top` must be a positive integer. Received: top=1.5"):
+        tiny().classify(IMAGES, top=1.5)

@@ -88,12 +88,15 @@ def test_invalid_classes_raise(kind, y, message):
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_invalid_numbers_raise(kind):
+def test_invalid_numbers_and_sample_weights_raise(kind):
     model, make = compiled("mse", num_classes=3), NUMBERS[kind]
     with pytest.raises(ValueError, match="`y` must contain (finite )?numbers"):
         model.fit(IMAGES, make(np.full((4, 3), np.nan)), verbose=0)
     with pytest.raises(ValueError, match=r"`y` must be \(samples, 3\).*y.shape=\(4, 2\)"):
         model.fit(IMAGES, make(np.ones((4, 2))), verbose=0)
+    with pytest.raises(ValueError, match="`sample_weight` must contain finite numbers"):
+        weights = np.array([1, np.nan, 1, 1])
+        model.fit(IMAGES, np.ones((4, 3)), sample_weight=make(weights), verbose=0)
 
 
 def test_missing_values_and_strings_in_pandas_raise():

@@ -267,6 +267,8 @@ def test_invalid_inputs_raise():
         (dict(targets=2, mean=[1.0]), r"`mean` must contain one finite value per target.*\[1.0\]"),
         (dict(std=np.nan), "`std` must contain one finite value per target.*nan"),
         (dict(std=0), "`std` must be positive.*0"),
+        (dict(targets=3, target_units=["eV"]), r"`target_units` must be one.*\['eV'\], targets=3"),
+        (dict(domain={"element": [6]}), "Did you mean `elements`"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

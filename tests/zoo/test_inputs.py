@@ -1,6 +1,7 @@
 """Test checks of image inputs: range, shape, type, and the containers that hold them."""
 
 import warnings
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -189,11 +190,18 @@ def test_first_tensor_is_checked(called):
         called(tiny())(wide)
 
 
-@pytest.mark.parametrize("x", [[1, 2], [[1, 2], [3]], []])
-def test_lists_of_numbers_raise(x, compiled):
-    with pytest.raises(
-        ValueError, match="Unrecognized data|`images` must have the sh|at least one"
-    ):
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([1, 2], r"`images` must have the shape.*images.shape=\(2,\)"),
+        ([[1, 2], [3]], r"one batch of images.*Received: x=\[\[1, 2\], \[3\]\]"),
+        ([], r"at least one sample. Received: x=\[\]"),
+        (Path("cat.png"), "read_image.*Received"),
+        ([Path("cat.png")], "read_image.*Received"),
+    ],
+)
+def test_lists_of_other_values_raise(x, message, compiled):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
         compiled.predict(x)
 
 

@@ -179,6 +179,8 @@ def test_train_and_evaluate_on_texts():
         ({}, "good", "`texts` .* list of str, also for a single one. Received: texts='good'"),
         ({}, [("a", "b")], r"a list of str.*Received: .*\('a', 'b'\)"),
         ({}, ["a", 1], "a list of str.*Received"),
+        ({}, ["good", " "], r"not empty.*Received: texts\[1\]=' '"),
+        ({}, ["\ud800"], r"without lone surrogates.*Received: texts\[0\]"),
         (dict(pairs=True), ["a", "b"], "a list of tuples of two str.* Received"),
         (dict(pairs=True), [("a", "b", "c")], "a list of tuples of two str.* Received"),
         (dict(tokenizer=None), ["a"], "`tokenizer`.* `vocabulary_size` of 257.* Received: .*=9"),

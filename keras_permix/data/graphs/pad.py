@@ -52,7 +52,8 @@ def pad_graphs(
 
     Raises:
         KeyError: If an array is missing.
-        ValueError: If the sizes of arrays differ, or `nodes` is smaller than a graph.
+        ValueError: If the sizes of arrays differ, a distance is out of range, or `nodes` is smaller
+            than a graph.
 
     Example:
 
@@ -73,6 +74,12 @@ def pad_graphs(
         sizes = {name: np.shape(graph[name])[: AXES[name][0]] for name in AXES}
         if len({size for shape in sizes.values() for size in shape}) > 1:
             raise ValueError(f"Arrays of a graph must have the same nodes. Received: {sizes}")
+        distance = np.asarray(graph["spatial_pos"])
+        if distance.min() < 0 or distance.max() > UNREACHABLE:
+            raise ValueError(
+                f"Distances in `spatial_pos` must be from 0 to {UNREACHABLE}. "
+                f"Received: {distance.min()} to {distance.max()}"
+            )
     nodes = max(len(graph["x"]) for graph in graphs) if nodes is None else nodes
     if hops is None:
         longest = max(np.shape(graph["edge_input"])[2] for graph in graphs)

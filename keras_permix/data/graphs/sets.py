@@ -20,11 +20,17 @@ HARTREE = 27.211386245988  # in eV; CODATA 2018
 TEST_FRACTION = 0.1
 FILES = {
     "esol": tuple(Files(file, file) for file in ("esol.csv", "delaney-processed.csv")),
+    "freesolv": tuple(Files(file, file) for file in ("freesolv.csv", "SAMPL.csv")),
+    "lipophilicity": tuple(
+        Files(file, file) for file in ("lipophilicity.csv", "Lipophilicity.csv")
+    ),
     "qm9": (Files("qm9.csv.xz", "qm9.csv.xz"),),
 }
 # set -> target -> column of the file, factor, and unit after it is applied
 TARGETS = {
     "esol": {"log_solubility": ("measured log solubility in mols per litre", 1.0, "log10(mol/l)")},
+    "freesolv": {"hydration_energy": ("expt", 1.0, "kcal/mol")},
+    "lipophilicity": {"log_distribution": ("exp", 1.0, "log10")},
     "qm9": {
         "gap": ("HOMO_LUMO_gap_au", HARTREE, "eV"),
         "homo": ("HOMO_au", HARTREE, "eV"),
@@ -93,10 +99,13 @@ def load_graphs(
     - `"qm9"`: 130,831 molecules of up to 9 heavy atoms, with "gap" between HOMO and LUMO, "homo",
       "lumo" (eV), "dipole" (debye) and "polarizability" (bohr³);
     - `"esol"`: 1,128 molecules with "log_solubility" in water (log10 of mol/l);
+    - `"freesolv"`: 642 molecules with "hydration_energy" (kcal/mol);
+    - `"lipophilicity"`: 4,200 molecules with "log_distribution" between octanol and water (log10);
     - `"pcqm4m"`, `"pcqm4m_v2"`: 3.8 and 3.7 million molecules of OGB-LSC with "gap" (eV), from the
       unpacked archives. Their validation part is used for testing.
 
-    QM9 and ESOL have no official split: a random 10 %, set by `split_seed`, is for testing.
+    QM9 and the sets of MoleculeNet (ESOL, FreeSolv, Lipophilicity) have no official split: a random
+    10 %, set by `split_seed`, is for testing.
 
     Custom sets are JSON lines, CSV or TSV files. A row holds a molecule in "smiles", or a graph in
     "nodes", a list of node features, and "edges", which lists each edge once as
@@ -109,10 +118,11 @@ def load_graphs(
         name: Str, name of the set.
         data_dir: Folder of the files. `None`: the folder in `KERAS_PERMIX_DATA` for known sets,
             else the current folder.
-        labels: List of target names. Default: "gap"; "log_solubility" of ESOL; "y" of custom sets.
+        labels: List of target names. Default: "gap"; the target above of other known
+            sets; "y" of custom sets.
         hops: Int, edges to keep per path, as in `pad_graphs`. A model needs at most its `max_hops`.
             Default: the longest possible path, at most 20.
-        split_seed: Int ≥ 0, seed of the split of QM9 and ESOL. Default: 0.
+        split_seed: Int ≥ 0, seed of that split. Default: 0.
         **files: `train`, `test` and `splits` of a custom set, as in `listed_images`.
 
     Returns:
@@ -134,7 +144,7 @@ def load_graphs(
     ((1, 3, 9), [[1.5]], ('y',))
 
     Reference: [Ramakrishnan et al., 2014](https://doi.org/10.1038/sdata.2014.22) for QM9.
-    [Delaney, 2004](https://doi.org/10.1021/ci034243x) for ESOL.
+    [Wu et al., "MoleculeNet", 2018](https://doi.org/10.1039/C7SC02664A) for the other small sets.
     [Hu et al., "OGB-LSC", 2021](https://arxiv.org/abs/2103.09430) for PCQM4M.
     """
     own = bool(files) or name not in TARGETS

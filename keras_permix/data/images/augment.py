@@ -89,6 +89,11 @@ class Augmentation:
         self.seed, self.num_classes = seed, num_classes
         self.crop_padding = check_integer("crop_padding", spec.get("crop_padding", 0), least=0)
         self.flip = check_choice("flip", spec.get("flip", False), (True, False))
+        for key, kind in (("randaugment", dict), ("layers", list)):
+            if not isinstance(spec.get(key, kind()), kind):
+                raise ValueError(
+                    f"`{key}` must be a {kind.__name__}. Received: {key}={spec[key]!r}"
+                )
         check_names("`randaugment`", spec.get("randaugment", ()), ("num_ops", "factor"))
         self.rand_augment = RandAugment(**spec["randaugment"]) if "randaugment" in spec else None
         self.layers = list(map(_make_layer, spec.get("layers", ())))
@@ -134,6 +139,8 @@ class Augmentation:
 
 def _make_layer(spec):
     """Check the name and the configuration of a Keras layer, and return it serialized by Keras."""
+    if not isinstance(spec, dict):
+        raise ValueError(f"`layers` must be a list of dicts. Received: {spec!r}")
     check_names("`layers`", spec, ("class_name", "registered_name", "config"))
     name = spec.get("registered_name") or spec.get("class_name", "")
     if name.startswith("keras_cv>"):

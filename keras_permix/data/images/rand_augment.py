@@ -7,6 +7,8 @@ from numbers import Real
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
+from keras_permix.utils.checks import check_integer
+
 # Full strength, from table 6 of AutoAugment (https://arxiv.org/abs/1805.09501).
 ROTATE, SHEAR, TRANSLATE, BLEND, POSTERIZE = math.radians(30), 0.3, 0.45, 0.9, 4
 FILL = 128
@@ -20,7 +22,7 @@ class RandAugment:
         factor: Float from 0 to 1, strength. Default: 0.3, which is 9 of 30 in the paper.
 
     Raises:
-        ValueError: If `factor` is out of range.
+        ValueError: If an argument is out of range.
 
     Example:
 
@@ -37,7 +39,7 @@ class RandAugment:
         is_share = isinstance(factor, Real) and 0 <= factor <= 1
         if not is_share:
             raise ValueError(f"`factor` must be a number from 0 to 1. Received: factor={factor!r}")
-        self.num_ops, self.factor = num_ops, factor
+        self.num_ops, self.factor = check_integer("num_ops", num_ops), factor
 
     def __call__(self, images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return uint8 images `(batch, height, width, channels)` from gray or RGB ones, 0–255."""

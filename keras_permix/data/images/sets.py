@@ -1,6 +1,9 @@
 """Load image sets as arrays, cut contact sheets, and generate images."""
 
 import json
+import pickle
+import tarfile
+import zlib
 from pathlib import Path
 
 import keras
@@ -84,7 +87,13 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
         train, test, *own = _download(name, module)
     else:
         folder, files = found
-        train, test, *own = read(*(folder / file for file in files))
+        try:
+            train, test, *own = read(*(folder / file for file in files))
+        except DAMAGED as error:
+            raise ValueError(
+                f"A file of {name} in {folder} is damaged. Unpack or download {', '.join(files)} "
+                f"again. Received: {type(error).__name__}: {error}"
+            ) from error
     return Dataset(name, _standardized(*train), _standardized(*test), *(own or [labels]))
 
 
@@ -119,10 +128,14 @@ def _read_mnist(*paths):
 def _read_idx(path):
     """Decode the idx format: two zeros, dtype, rank, big-endian sizes, then the values."""
     blob = unpack(read_file(path), path.suffix)
+    if blob[:3] != b"\0\0\x08":  # unsigned bytes
+        raise ValueError(f"{path} begins with {blob[:3].hex()}, not 000008")
     shape = np.frombuffer(blob, ">u4", blob[3], offset=4)
     return np.frombuffer(blob, "uint8", offset=4 + 4 * blob[3]).reshape(shape)
 
 
+# Errors of the readers.
+DAMAGED = (ValueError, LookupError, EOFError, pickle.UnpicklingError, tarfile.TarError, zlib.error)
 PIECES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 MNIST_FORMS = tuple(
     tuple(pattern.format(piece) for piece in PIECES)

@@ -114,6 +114,9 @@ class TokenSource(SequenceSource):
         labels: Int array `(sequences,)`.
         max_sequence_length, pad_to: As in `TextSource`. Longer sequences are truncated.
 
+    Raises:
+        ValueError: If `lengths` do not match `tokens` or `labels`.
+
     Example:
 
     >>> from keras_permix.data import TokenSource
@@ -132,6 +135,12 @@ class TokenSource(SequenceSource):
     ) -> None:
         super().__init__(labels, lengths, max_sequence_length, pad_to)
         self._tokens = np.asarray(tokens)
+        if self._lengths.sum() != len(self._tokens) or len(self._lengths) != len(self):
+            raise ValueError(
+                "`lengths` must sum to the number of `tokens`, and have one value per label. "
+                f"Received: {len(self._lengths)} lengths with the sum {self._lengths.sum()}, "
+                f"{len(self._tokens)} tokens, {len(self)} labels"
+            )
         self._starts = np.cumsum(self._lengths) - self._lengths
 
     def _inputs(self, chosen):

@@ -70,7 +70,8 @@ class SubwordEncoder:
     def _encode(self, method, *texts):
         try:
             return method(*texts)
-        except Exception as error:  # the only type that the library raises
+        except BaseException as error:
+            _check_is_panic(error)
             known = sorted(self._tokenizer.get_vocab())
             listed = " ".join(known) if len(known) <= LISTED else f"{len(known)} in all"
             raise ValueError(
@@ -169,11 +170,18 @@ def _library() -> Any:
     return import_extra("tokenizers", "text", "A tokenizer")
 
 
+def _check_is_panic(error):
+    """Raise `error` again if it is no `Exception`, unless it is a panic of the library in Rust."""
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
+
+
 def _parse(text: str) -> Any:
     library = _library()
     try:
         tokenizer = library.Tokenizer.from_str(text)
-    except Exception as error:  # the only type that the library raises
+    except BaseException as error:
+        _check_is_panic(error)
         raise ValueError(
             "`tokenizer` must be a `tokenizer.json` that the library tokenizers can read. "
             f"Received: {text[:60]!r}… ({error})"

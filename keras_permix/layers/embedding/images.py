@@ -177,9 +177,10 @@ def check_images(images, channels, squeezed=False):
     if squeezed and _lacks_channel(shape, channels):
         return
     if len(shape) != 4 or shape[-1] not in (channels, None):
+        single = " Pass one image as `images[None]`." if len(shape) == 3 else ""
         raise ValueError(
-            f"`images` must have the shape (batch, height, width, {channels}), channels last. "
-            f"Received: images.shape={shape}"
+            f"`images` must have the shape (batch, height, width, {channels}), channels last."
+            f"{single} Received: images.shape={shape}"
         )
     if 0 in shape[1:3]:
         raise ValueError(f"`images` must not be empty. Received: images.shape={shape}")

@@ -1,6 +1,5 @@
 """Read the sizes, weights and tokenizer of a BERT in the format of PyTorch libraries."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,27 @@ import numpy as np
 
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, tokenizer_text, wordpiece_tokenizer
 from keras_permix.zoo.convert.tensors import read_tensors, weights_of
+from keras_permix.zoo.presets.folder import parse_json
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 WORDS_FILE, WORDS_CONFIG_FILE = "vocab.txt", "tokenizer_config.json"
+ADDED_FILE = "added_tokens.json"
 # Arguments of `wordpiece_tokenizer` by their names in `tokenizer_config.json`.
 NORMALIZER = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "split_chinese",
+}
+# Values of its other keys that are supported.
+READ_AS: dict[str, tuple] = {
+    "tokenizer_class": (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"),
+    "do_basic_tokenize": (None, True),
+    "never_split": (None, []),
+    "padding_side": (None, "right"),
+    "truncation_side": (None, "right"),
+    "unk_token": (None, "[UNK]"),
+    "cls_token": (None, "[CLS]"),
+    "sep_token": (None, "[SEP]"),
 }
 # Names in `config.json` of the arguments of `SimpleTRON`.
 SIZES = {
@@ -98,14 +110,25 @@ def read_bert(
 def read_tokenizer(folder: Path) -> str | None:
     """Return the text of `tokenizer.json`, or of one for the words in `vocab.txt`, or `None`.
 
-    `vocab.txt` is read with the settings in `tokenizer_config.json`.
+    `vocab.txt` is read with the settings in `tokenizer_config.json`. Settings that this tokenizer
+    does not have raise a ValueError.
     """
+    path = folder / WORDS_CONFIG_FILE
+    config = parse_json(path.read_bytes(), path) if path.is_file() else {}
+    said = {
+        key: value["content"] if isinstance(value, dict) else value for key, value in config.items()
+    }
+    if wrong := {key: said[key] for key, known in READ_AS.items() if said.get(key) not in known}:
+        raise ValueError(f"`{path}` must describe a tokenizer of BERT. Received: {wrong}")
     if (folder / TOKENIZER_FILE).is_file():
         return tokenizer_text(folder / TOKENIZER_FILE)
     if not (folder / WORDS_FILE).is_file():
         return None
-    path = folder / WORDS_CONFIG_FILE
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if (folder / ADDED_FILE).is_file():
+        raise ValueError(
+            f"`{folder}` must contain {TOKENIZER_FILE} if it adds tokens to {WORDS_FILE}. "
+            f"Received: {ADDED_FILE}"
+        )
     options = {ours: config[key] for key, ours in NORMALIZER.items() if key in config}
     words = (folder / WORDS_FILE).read_text(encoding="utf-8").removesuffix("\n").split("\n")
     return wordpiece_tokenizer(words, **options)
@@ -113,10 +136,17 @@ def read_tokenizer(folder: Path) -> str | None:
 
 def _read_config(path):
     """Return the sizes of a whole BERT, and the arguments of a model."""
-    config = json.loads(path.read_text(encoding="utf-8"))
+    if not path.is_file():
+        raise FileNotFoundError(
+            "`folder` must contain the files of a BERT on this machine; names of models are not "
+            f"downloaded. Received: no file {path}"
+        )
+    config = parse_json(path.read_bytes(), path)
     wrong = {key: config[key] for key, value in KINDS.items() if config.get(key, value) != value}
     if wrong:
         raise ValueError(f"`{path}` must describe a BERT with {KINDS}. Received: {wrong}")
+    if missing := set(SIZES.values()) - config.keys():
+        raise ValueError(f"`{path}` must give the sizes of a BERT. It lacks {sorted(missing)}")
     sizes = {name: config[key] for name, key in SIZES.items()}
     dropout, epsilon = config.get("hidden_dropout_prob", 0.1), config.get("layer_norm_eps", 1e-12)
     return sizes, {**sizes, "dropout": dropout, "layer_norm_epsilon": epsilon}

@@ -21,7 +21,13 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
             "Weights must be in a safetensors file on this machine. Pickles are not supported, and "
             f"names of models are not downloaded. Received: no file {path}"
         )
-    return {name: _array(tensor) for name, tensor in safetensors.deserialize(path.read_bytes())}
+    try:
+        found = safetensors.deserialize(path.read_bytes())
+    except safetensors.SafetensorError as error:
+        raise ValueError(
+            f"`{path}` must be a safetensors file; it is truncated or corrupt. Received: {error}"
+        ) from error
+    return {name: _array(tensor) for name, tensor in found}
 
 
 def _array(tensor):

@@ -94,7 +94,13 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
             f"{'a' if has_token else 'no'} class token and "
             f"{'fc_norm' if norm_last else 'a norm before the mean'}"
         )
-    num_heads = num_heads or config.get("num_heads") or HEADS.get(hidden_dim)
+    heads = config.get("num_heads", num_heads)
+    if num_heads not in (None, heads):
+        raise ValueError(
+            f"`num_heads` must be {heads}, as in {file.with_name(CONFIG_FILE)}. "
+            f"Received: num_heads={num_heads}"
+        )
+    num_heads = heads or HEADS.get(hidden_dim)
     if num_heads is None:
         raise ValueError(
             f"`num_heads` must be given for widths other than {', '.join(map(str, HEADS))}. "

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from keras_permix.utils.files import cache_folder, read_with_sha256
 
 PREPROCESSOR_FILE = "preprocessor.json"
 TASK_FILE = "task.json"
+PLAIN_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]*"
+FILE_NAME = re.compile(f"{PLAIN_NAME}(/{PLAIN_NAME})*")
 PRESET_FILES = (CONFIG_FILE, METADATA_FILE, PREPROCESSOR_FILE, TASK_FILE, WEIGHTS_FILE)
 
 
@@ -136,6 +139,12 @@ def open_preset(folder: StrPath, url: str | None = None, root: Path | None = Non
             "`model.save_to_preset` of this package. For presets of KerasHub, use "
             f"`keras_permix.hub`. Received: the keys {sorted(metadata)}"
         )
+    for name in metadata["files"]:  # a hub's library may write to any path
+        if not FILE_NAME.fullmatch(name):
+            raise ValueError(
+                "A preset may only name files inside its folder, by plain names. "
+                f"Received: {name!r} in {path}"
+            )
     return PresetFiles(folder, metadata, url, root)
 
 

@@ -72,6 +72,9 @@ def save_preset(
     stored = type(model).from_config(config)
     load_weights_content(stored, contents[WEIGHTS_FILE], WEIGHTS_FILE)
     check_finite_weights(stored, "Train again, or pass a `weights_dtype` with a larger range")
+    scores = [value for value in (metadata.get("scores") or {}).values() if value is not None]
+    if not np.isfinite(scores).all():
+        raise ValueError(f"`scores` must be finite. Received: scores={metadata['scores']}")
     about = {
         "keras_version": keras.__version__,
         "parameter_count": stored.count_params(),
@@ -143,6 +146,8 @@ def _copy_group(old, new, dtype):
 
 def _check_replaceable(folder):
     """Check that a folder holds only files of a preset, which may be removed."""
+    if folder.is_file():
+        raise NotADirectoryError(f"`folder` must not be a file. Received: {folder}")
     known = set(PRESET_FILES)
     with contextlib.suppress(OSError, ValueError):  # no preset, or a damaged one
         known |= set(open_preset(folder).names)

@@ -198,7 +198,7 @@ def test_esol_with_original_file_name(esol, monkeypatch):
     ("name", "options", "rule"),
     [
         ("esol", dict(labels=("gap",)), "a number in the column 'gap'. For other .* set `labels`"),
-        ("zinc", {}, "`name` must be one of esol, qm9, or"),
+        ("zinc", {}, "`name` must be one of esol, freesolv, lipophilicity, qm9, or"),
     ],
 )
 def test_invalid_names_and_labels_raise(name, options, rule, esol):

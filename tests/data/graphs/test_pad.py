@@ -83,6 +83,8 @@ def test_directed_graphs_and_graphs_without_edges():
         ({}, dict(nodes=2), "could not broadcast"),
         (dict(in_degree=np.ones(4, int)), {}, r"same nodes.*'in_degree': \(4,\)"),
         (dict(spatial_pos=np.ones((3, 2), int)), {}, r"same nodes.*'spatial_pos': \(3, 2\)"),
+        (dict(spatial_pos=np.eye(3, dtype=int) - 1), {}, "from 0 to 510. Received: -1 to 0"),
+        (dict(spatial_pos=np.full((3, 3), 511)), {}, "from 0 to 510. Received: 511 to 511"),
     ],
 )
 def test_invalid_graphs_raise(change, options, message):

@@ -86,3 +86,11 @@ def test_shards_of_a_batch_have_the_same_padding(make):
 def test_pad_to_with_pairs_raises():
     with pytest.raises(ValueError, match="`pad_to` must be empty for pairs"):
         TextSource([("a", "b")], [0], 32, pad_to=(8,))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "labels"), [([1, 2], [0, 1]), ([1, 2, 1], [0, 1]), ([9, 1], [0, 1])]
+)
+def test_lengths_that_do_not_match_raise(lengths, labels):
+    with pytest.raises(ValueError, match=f"`lengths` must sum.*{len(lengths)} lengths"):
+        TokenSource([1, 2, 3, 4], lengths, labels, 4)

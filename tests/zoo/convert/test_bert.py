@@ -302,3 +302,23 @@ def read_floats(path):
     from safetensors.numpy import load_file
 
     return {name: value for name, value in load_file(path).items() if value.dtype == "float32"}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"added_tokens": {"[NEW]": 20}}, "Received: added_tokens.json"),
+        ({"tokenizer_config": {"tokenizer_class": "RobertaTokenizer"}}, "'RobertaTokenizer'"),
+        ({"tokenizer_config": {"do_basic_tokenize": False}}, "'do_basic_tokenize': False"),
+        ({"tokenizer_config": {"padding_side": "left"}}, "'padding_side': 'left'"),
+        ({"tokenizer_config": {"unk_token": {"content": "<unk>"}}}, "'unk_token': '<unk>'"),
+        ({"tokenizer_config": []}, "must contain a JSON object"),
+    ],
+)
+def test_unsupported_tokenizer_raises(files, message, tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\na", encoding="utf-8")
+    for name, content in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_tokenizer(tmp_path)

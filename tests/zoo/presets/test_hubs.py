@@ -1,6 +1,7 @@
 """Test downloads from and uploads to hubs, with their packages and a local server."""
 
 import importlib.util
+import json
 import sys
 
 import numpy as np
@@ -116,3 +117,14 @@ def test_missing_package_raises(handle, monkeypatch):
         zoo.CSPViT.from_preset(handle)
     with pytest.raises(ImportError, match=message):
         tiny().upload_preset(handle)
+
+
+@pytest.mark.parametrize("name", ["{tmp_path}/kept", "../kept", "assets//x", ".x", "a/ b"])
+def test_name_outside_folder_raises_before_download(hub, handle, name, tmp_path):
+    (tmp_path / "kept").write_text("kept")
+    metadata = json.loads(hub.files["metadata.json"])
+    metadata["files"][name.format(tmp_path=tmp_path)] = {"bytes": 0, "sha256": ""}
+    hub.files["metadata.json"] = json.dumps(metadata).encode()
+    with pytest.raises(ValueError, match="may only name files inside its folder.* Received: "):
+        zoo.CSPViT.from_preset(handle)
+    assert hub.fetched == ["metadata.json"] and (tmp_path / "kept").read_text() == "kept"
