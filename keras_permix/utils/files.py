@@ -52,7 +52,7 @@ def write_text(path: StrPath, text: str) -> None:
 def replacing_file(path: StrPath) -> Iterator[BinaryIO]:
     """Open an empty file that replaces `path` when the block ends without an error.
 
-    A link stays a link.
+    A link stays a link, and the mode of the replaced file is kept.
     """
     target = Path(os.path.realpath(path))
     partial = _hidden(target, "new")
@@ -61,6 +61,7 @@ def replacing_file(path: StrPath) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        _copy_mode(target, partial)
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
@@ -72,7 +73,8 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
     """Make an empty folder that replaces `folder` when the block ends without an error.
 
     If a process was killed between the two renames, the folder is recovered first. If several
-    processes write the folder at once, the last one wins. A link stays a link.
+    processes write the folder at once, the last one wins. A link stays a link, and the mode of the
+    replaced folder is kept.
     """
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -83,11 +85,17 @@ def replacing_folder(folder: StrPath) -> Iterator[Path]:
         yield partial
         for path, _, _ in os.walk(partial):
             _flush_folder(path)
+        _copy_mode(folder, partial)
         while not _put_in_place(partial, folder):
             pass
         _flush_folder(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _copy_mode(old, new):
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copymode(old, new)
 
 
 def sweep(folder: StrPath, age: float = 0.0, name: str | None = None) -> None:

@@ -184,3 +184,23 @@ def test_reading_lock_file_keeps_lock(folder):
     assert run(HOLD, folder).stdout == "False\n"
     release_folder(folder)
     assert run(HOLD, folder).stdout == "True\n"
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.skipif(os.name != "posix", reason="requires POSIX modes")
+def test_modes_are_kept_or_follow_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        replace(tmp_path / "folder")
+        assert (mode(tmp_path / "folder"), mode(tmp_path / "folder/name")) == (0o750, 0o640)
+        (tmp_path / "folder").chmod(0o700)
+        (tmp_path / "folder/name").chmod(0o604)
+        write_text(tmp_path / "folder/name", "again")
+        assert mode(tmp_path / "folder/name") == 0o604
+        replace(tmp_path / "folder")
+        assert mode(tmp_path / "folder") == 0o700
+    finally:
+        os.umask(before)

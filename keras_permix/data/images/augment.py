@@ -76,6 +76,9 @@ class Augmentation:
     Args:
         spec, seed, num_classes: As in `make_augmentation`.
 
+    Raises:
+        ValueError: If a name is unknown, or a value is out of range.
+
     Example:
 
     >>> augment = Augmentation({"flip": True}, seed=0, num_classes=10)
