@@ -117,8 +117,7 @@ def check_block(size, block):
     block = check_integer("block", block, least=2)
     if size is not None and (size < 1 or size % block):
         raise ValueError(
-            f"The size of blocks must divide the size of the axis. Received: size={size}, "
-            f"blocks of {block}"
+            f"Blocks must divide the size of the axis. Received: size={size}, block={block}"
         )
     return size, block
 

@@ -105,8 +105,8 @@ def test_explain_chooses_reference():
     ("size", "block", "stage", "axis", "message"),
     [
         (8, 1, 0, 0, "`block` must be an integer of at least 2.*block=1"),
-        (8, 3, 0, 0, "`block` must divide the size.*size=8, block=3"),
-        (8, 16, 0, 0, "`block` must divide the size.*size=8, block=16"),
+        (8, 3, 0, 0, "Blocks must divide the size.*size=8, block=3"),
+        (8, 16, 0, 0, "Blocks must divide the size.*size=8, block=16"),
         (24, 4, 1, 0, r"must divide the size.*size=24, block=4, stage=1 \(stride 4\)"),
         (12, 2, 2, 0, r"must divide the size.*size=12, block=2, stage=2 \(stride 4\)"),
         (8, 2, -1, 0, "`stage` must be an integer of at least 0.*-1"),

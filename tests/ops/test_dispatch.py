@@ -245,7 +245,7 @@ def test_other_empty_shapes():
     assert tuple(ops.patchify(floats(2, 0, 6, 3), 2).shape) == (2, 0, 12)
     assert tuple(ops.unpatchify(floats(0, 6, 12), 2, 4, 6).shape) == (0, 4, 6, 3)
     assert tuple(ops.unpatchify(floats(2, 0, 12), 2, 0, 6).shape) == (2, 0, 6, 3)
-    with pytest.raises(ValueError, match="`block` must divide the size.*size=0"):
+    with pytest.raises(ValueError, match="Blocks must divide the size.*size=0"):
         ops.butterfly_permute(floats(2, 0, 4), 2, 1, axis=1)
 
 

@@ -206,12 +206,20 @@ def test_invalid_names_and_labels_raise(name, options, rule, esol):
         load_graphs(name, esol, **options)
 
 
-def test_real_esol():
-    """Compare the sizes and the mean log10 solubility (mol/l) with the published values."""
+@pytest.mark.parametrize(
+    ("name", "sizes", "mean"),
+    [
+        ("esol", (1015, 113), -3.0501),
+        ("freesolv", (578, 64), -3.8030),
+        ("lipophilicity", (3780, 420), 2.1863),
+    ],
+)
+def test_real_sets(name, sizes, mean):
+    """Compare the sizes with those of MoleculeNet, and the means with those of the files."""
     folder = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere"))
-    if not (folder / "esol.csv").is_file():
-        pytest.skip("KERAS_PERMIX_DATA holds no ESOL")
-    data = load_graphs("esol")
+    if not (folder / f"{name}.csv").is_file():
+        pytest.skip(f"KERAS_PERMIX_DATA holds no {name}")
+    data = load_graphs(name)
     targets = np.concatenate([data.train[0].targets, data.test[0].targets])
-    assert (len(data.train[0]), len(data.test[0])) == (1015, 113)
-    assert targets.mean() == pytest.approx(-3.0501, abs=1e-4)
+    assert (len(data.train[0]), len(data.test[0])) == sizes
+    assert targets.mean() == pytest.approx(mean, abs=1e-4)

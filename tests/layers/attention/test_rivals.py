@@ -161,7 +161,7 @@ def test_fourier_mixer_matches_numpy(masked):
             lambda: LocalAttention(2, None).tokens_per_block(None),
             "`block_size` must be given.*None",
         ),
-        (lambda: ButterflyAttention(2, 3)(X), "`block` must divide the size.*size=8, block=3"),
+        (lambda: ButterflyAttention(2, 3)(X), "Blocks must divide the size.*size=8, block=3"),
         (lambda: ButterflyAttention(2, layer_index=2, num_layers=2), "`layer_index`.*2"),
         (lambda: LinformerAttention(mixtures=0), "`mixtures` must be a positive.*mixtures=0"),
         (
