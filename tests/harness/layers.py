@@ -117,7 +117,9 @@ def check_empty(layer, inputs, outputs, no_tokens, of_no_tokens):
     no_samples = keras.tree.map_structure(lambda x: x[:0], inputs)
     assert tuple(layer(*no_samples).shape) == (0, *outputs[1:])
     if of_no_tokens is None:
-        rule = r"(?s)(`\w+` must|expects|requires) .*Received: |expected axis 1 .*received"
+        rule = (
+            r"(?s)(`\w+` must|Blocks must|expects|requires) .*Received: |expected axis 1 .*received"
+        )
         with pytest.raises(ValueError, match=rule):
             layer(*no_tokens)
         return
