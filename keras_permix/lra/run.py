@@ -10,6 +10,7 @@ from keras_permix.lra.recipes import TEXTS, lra_recipe
 from keras_permix.recipes.load import parse_overrides
 from keras_permix.recipes.recipe import make_recipe, merge
 from keras_permix.training.run import Run
+from keras_permix.utils.checks import check_integer
 
 SOURCE = "keras_permix/lra/recipes.py"
 # Values of a smoke run: a few steps of short texts or small images.
@@ -58,6 +59,7 @@ def lra_run(
             small = {"max_sequence_length": min(256, length)}
         values = merge(values, {**SMOKE, "model": small})
     recipe = make_recipe(merge(values, parse_overrides(overrides)), SOURCE)
+    check_integer("steps_per_epoch", recipe.steps_per_epoch)  # for the column of steps
     words = ["permix", "lra", task, "--model", model, "--scale", scale, "--seed", str(seed)]
     words += [word for override in overrides for word in ("--set", override)]
     words += ["--smoke"] * smoke

@@ -135,3 +135,11 @@ def test_append_and_read_results(tmp_path):
     path.write_text("task,score\ntext,1\n")
     with pytest.raises(ValueError, match="must have the columns task, model.*Received: "):
         read_results(path)
+
+
+@pytest.mark.once
+def test_missing_steps_per_epoch_exits_with_error(tmp_path, capsys):
+    given = ["--model", "csp", "--runs", str(tmp_path), "--set", "steps_per_epoch=none"]
+    lra("listops", *given, code=2)
+    assert "`steps_per_epoch` must be a positive integer. R" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
