@@ -13,7 +13,9 @@ import sys
 import tomllib
 from functools import partial
 from pathlib import Path
+from statistics import mean, stdev
 
+from keras_permix.data.graphs.sets import TARGETS
 from keras_permix.lra.published import (
     CSP_PAPER,
     DM_PAPER,
@@ -344,6 +346,20 @@ def ablations():
             yield (f"`{argument}`", f"`{value}`", *(f"{score:.1f}" for score in scores))
 
 
+def molecules():
+    """Yield a row per small set of molecules: mean absolute errors, mean and spread over seeds."""
+    mixers = ("SliceGraphormer", "Graphormer")
+    yield ("set", "unit", "mean of training targets", *(f"`{name}`" for name in mixers), "seeds")
+    for name in ("esol", "freesolv", "lipophilicity"):
+        rows, ((_, _, unit),) = read("epyc", f"sweep_{name}"), TARGETS[name].values()
+        errors = {mixer: [] for mixer in mixers}
+        for row in rows:
+            errors[row["model.class_name"]].append(float(row[f"{name}/test/mae"]))
+        cells = [f"{mean(found):.2f} ± {stdev(found):.2f}" for found in errors.values()]
+        guess = float(rows[0][f"{name}/test/mae_of_mean"])
+        yield (f"`{name}`", unit, f"{guess:.2f}", *cells, len(rows) // len(mixers))
+
+
 def lra():
     """Yield a row per model: accuracy on each small task of the Arena, over the seeds."""
     found, tasks = arena_results()
@@ -507,8 +523,9 @@ def fill(table, match):
 def filled(pages):
     """Return the texts of the pages with updated tables."""
     measured = (ops, masked, plain, paths, layers, growth, models, peers, lengths, memory)
-    measured += (ablations, bundles, gpu_layers, gpu_ops, published, efficiency, published_lra)
-    tables = (summary, pretrained, presets, explorer, *measured, lra, exports, exported)
+    measured += (ablations, molecules, bundles, gpu_layers, gpu_ops, published, efficiency)
+    tables = (summary, pretrained, presets, explorer, *measured, published_lra, lra)
+    tables += (exports, exported)
     named = {table.__name__: table for table in tables}
     named |= {f"family_{name}": partial(family, classes) for name, classes in FAMILIES.items()}
     for name, table in named.items():

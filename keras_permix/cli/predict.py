@@ -28,7 +28,7 @@ def add_arguments(parser):
         "--out",
         type=given_path,
         metavar="FILE",
-        help="write predictions to FILE (.csv or .jsonl) instead of stdout",
+        help="write predictions to FILE (.csv or .jsonl), which is replaced, instead of stdout",
     )
 
 
@@ -102,7 +102,10 @@ def read_inputs(task, words, source):
             for path in (images_in(Path(word)) if os.path.isdir(word) else [word])
         ]
     if not groups:
-        raise ValueError("`INPUT` or `--from` must give at least one input. Received: no input")
+        raise ValueError(
+            "`INPUT` or `--from` must give at least one input. "
+            f"Received: {' '.join(words) or source or 'no input'}"
+        )
     return groups
 
 

@@ -90,7 +90,7 @@ class Pipeline(keras.utils.PyDataset):
         if not self._batches_of_a_pass:
             raise ValueError(
                 "`inputs` must contain at least one sample, and `batch_size` samples if an "
-                "incomplete batch is dropped, as in training. "
+                "incomplete batch is dropped, as in training. Choose a smaller `batch_size`. "
                 f"Received: {size_of(inputs)} samples, batch_size={batch_size}"
             )
         self._steps = steps or self._batches_of_a_pass

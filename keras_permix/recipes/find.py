@@ -63,7 +63,7 @@ def find_recipe(recipe: StrPath) -> Path:
     known, path = known_recipes(), Path(recipe)
     if isinstance(recipe, str) and recipe in known:
         return known[recipe]
-    if path.suffix == ".toml" or is_images(path):
+    if path.suffix == ".toml" and path.is_file() or is_images(path):
         return path
     family = [name for name in known if name.startswith(f"{recipe}/".lower())]
     close = family or difflib.get_close_matches(str(recipe), known, n=1)

@@ -66,6 +66,11 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
 def _check_classes(y, model, loss):
     """Check shape and values of class indices, or the shape of probabilities."""
     classes, name = model.output_shape[-1], loss.__name__
+    if getattr(model, "predicts", None) == "labels":
+        raise ValueError(
+            "A model that predicts labels requires `BinaryCrossentropy(from_logits=True)`, since a "
+            f"sample may have several. Received: loss={name}"
+        )
     if loss is SPARSE:
         _check_shape(y, name, "(samples,)", (), (1,))
     else:

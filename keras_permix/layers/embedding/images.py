@@ -177,10 +177,14 @@ def check_images(images, channels, squeezed=False):
     if squeezed and _lacks_channel(shape, channels):
         return
     if len(shape) != 4 or shape[-1] not in (channels, None):
-        single = " Pass one image as `images[None]`." if len(shape) == 3 else ""
+        hint = {
+            (3, channels): " Pass one image as `images[None]`.",
+            (4, 1): " Repeat gray images: `numpy.repeat(images, 3, axis=-1)`.",
+            (4, 4): " Omit transparency: `images[..., :3]`.",
+        }.get((len(shape), shape[-1:] and shape[-1]), "")
         raise ValueError(
             f"`images` must have the shape (batch, height, width, {channels}), channels last."
-            f"{single} Received: images.shape={shape}"
+            f"{hint} Received: images.shape={shape}"
         )
     if 0 in shape[1:3]:
         raise ValueError(f"`images` must not be empty. Received: images.shape={shape}")

@@ -81,6 +81,11 @@ class CSP(TokenMixer):
         check_layer_index(layer_index, num_layers)
         if isinstance(shift, str):
             check_choice("shift", shift, SCHEDULES)
+        elif np.ndim(shift) != 1:
+            raise ValueError(
+                f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
+                f"CSP has no `num_heads` and `key_dim`. Received: {group_size=}, {shift=}"
+            )
         else:
             shift = np.asarray(shift).tolist()
         self._store(locals(), align=ALIGNMENTS)
