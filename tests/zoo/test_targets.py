@@ -218,6 +218,13 @@ def test_targets_other_than_class_indices_raise(y, message, compiled):
         compiled.fit(IMAGES, y, verbose=0)
 
 
+def test_loss_of_one_class_for_several_labels_raises():
+    model = tiny(num_classes=3, predicts="labels")
+    model.compile("sgd", SPARSE(from_logits=True))
+    with pytest.raises(ValueError, match="BinaryCrossentropy.* Received: loss=SparseCategorical"):
+        model.fit(IMAGES, LABELS, verbose=0)
+
+
 @pytest.mark.parametrize(
     "loss",
     [

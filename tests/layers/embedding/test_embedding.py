@@ -180,6 +180,10 @@ def test_layer_basics(name, tmp_path):
             lambda: ImagePreprocessor(4, **STATISTICS)(IMAGES[:, :, :0]),
             r"`images` must not be empty.*\(2, 6, 0, 4\)",
         ),
+        (
+            lambda: ImagePreprocessor(4, (0, 0, 0), (1, 1, 1))(IMAGES[..., :1]),
+            r"numpy.repeat.*\(2, 6, 9, 1\)",
+        ),
         (lambda: PatchEmbedding(0, 8), "`patch_size` must be a positive integer.*patch_size=0"),
         (lambda: PatchEmbedding(3, 0), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
         (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must be positive and divide.*size=4"),

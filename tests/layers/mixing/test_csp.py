@@ -116,6 +116,7 @@ def test_steps_adapt_to_sequence_length(schedule, align, masked):
         (dict(group_size=2.0), "`group_size` must be a positive integer.*2.0"),
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
         (dict(shift="curved"), "`shift` must be one of.*'curved'"),
+        (dict(shift=32), "no `num_heads`.*shift=32"),
         (dict(ragged="yes"), "`ragged` must be True or False.*'yes'"),
         (dict(layer_index=1.5, num_layers=3), "`layer_index` must be an integer.*layer_index=1.5"),
         (dict(shift=[1, 2]), "`shift` must contain one integer per channel.*len.shift.=2, ch"),
