@@ -1,6 +1,7 @@
 """Read recipes from TOML files, and override their values."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from keras_permix.recipes.images import images_recipe, is_images
 from keras_permix.recipes.recipe import Recipe, make_recipe, merge
 
 NONE = "none"  # TOML has no null
+NAME_KEY = re.compile(r"[^=]*\.name\s*=")
 
 
 def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> Recipe:
@@ -77,7 +79,8 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     {'epochs': 2, 'model': {'mixer': 'csp'}, 'ema': None}
     """
     values: dict[str, Any] = {}
-    for override in overrides:
+    # A new name replaces its table (see `merge`), so names come before other keys of the table.
+    for override in sorted(overrides, key=lambda text: not NAME_KEY.match(text)):
         key, separator, text = override.partition("=")
         parts = key.strip().split(".")
         if not separator or not all(parts):

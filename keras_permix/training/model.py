@@ -23,7 +23,7 @@ def with_class(recipe: Recipe) -> Recipe:
     """Return the recipe with a known class in `model`, by default that of its `init` preset."""
     model = recipe.model
     if recipe.init:
-        if Path(recipe.init).parts[0] == "runs" and not Path(recipe.init).is_dir():
+        if is_run(recipe.init) and not Path(recipe.init).is_dir():
             raise ValueError(
                 "`init` names a run that does not exist. Train it first by the command at the top "
                 f"of the recipe. Received: init={recipe.init!r}"
@@ -36,6 +36,11 @@ def with_class(recipe: Recipe) -> Recipe:
             f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
         )
     return replace(recipe, model=model)
+
+
+def is_run(init: str | None) -> bool:
+    """Return whether `init` is the preset of a run in `runs/`."""
+    return Path(init or "").parts[:1] == ("runs",)
 
 
 def make_model(recipe: Recipe) -> Model:

@@ -17,7 +17,7 @@ from keras_permix.ops.backend import running
 from keras_permix.recipes.find import RECIPE_FILE, find_recipe, recipe_folders
 from keras_permix.recipes.load import format_overrides, load_recipe
 from keras_permix.recipes.recipe import Recipe, merge
-from keras_permix.training.model import with_class
+from keras_permix.training.model import is_run, with_class
 from keras_permix.training.run_folder import RECORD, has_checkpoints
 from keras_permix.utils.files import write_bytes, write_text
 from keras_permix.utils.machine import machine
@@ -93,8 +93,7 @@ def plan_run(
     values = load_recipe(recipe, option, **changes)
     if smoke:
         # A smoke run starts from new weights if its recipe starts from another run.
-        from_run = Path(values.init or "").parts[:1] == ("runs",)
-        fresh = {"init": None} if from_run and "class_name" in values.model else {}
+        fresh = {"init": None} if is_run(values.init) and "class_name" in values.model else {}
         values = load_recipe(recipe, option, **merge({**SMOKE, **fresh}, changes))
     if "class_name" not in values.model:
         values = with_class(values)

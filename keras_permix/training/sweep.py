@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.recipes.load import format_value, parse_overrides, parse_value
-from keras_permix.recipes.recipe import merge
+from keras_permix.recipes.load import format_overrides, format_value, parse_overrides, parse_value
 from keras_permix.training.data import check_data
 from keras_permix.training.preset import finished_scores
 from keras_permix.training.run import plan_run
@@ -76,7 +75,8 @@ def sweep(
     plans = []
     for values in itertools.product(*grid.values(), range(seeds)):
         words = [f"{key}={format_value(value)}" for key, value in zip(keys, values, strict=True)]
-        run = plan_run(recipe, option, smoke, **merge(changes, parse_overrides(words)))
+        given = parse_overrides([*format_overrides(changes), *words])
+        run = plan_run(recipe, option, smoke, **given)
         check_data(run.recipe)
         row = dict(word.split("=", 1) for word in words)
         name = "_".join(f"{key.split('.')[-1]}={value}" for key, value in row.items())

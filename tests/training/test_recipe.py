@@ -89,6 +89,12 @@ def test_format_overrides_round_trip():
     assert parse_overrides(format_overrides(changes)) == changes
 
 
+def test_order_of_overrides_of_a_named_table_is_free():
+    words = ["model.mixer.mode=release", "model.mixer.name=slice_sort"]
+    expected = {"model": {"mixer": {"name": "slice_sort", "mode": "release"}}}
+    assert parse_overrides(words) == expected
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
