@@ -126,7 +126,7 @@ def pretrained():
 
 def step_ratios():
     """Map (case, model) to the speed of training relative to attention, on each backend."""
-    measured = (read("xeon", f"models_{backend}") for backend in BACKENDS)
+    measured = (read("epyc", f"models_{backend}") for backend in BACKENDS)
     return {
         (rows[0]["case"], rows[0]["model"]): [f"{row['vs_attention']}×" for row in rows]
         for rows in zip(*measured, strict=True)
@@ -219,9 +219,9 @@ def masked():
 def plain():
     """Yield a row per operator and model: time if freed memory is returned, relative to kept."""
     yield ("operator or model", *BACKENDS)
-    for kind, column, kept in (("ops", "ms", "ops_kept"), ("models", "step_ms", "models")):
+    for kind, column in (("ops", "ms"), ("models", "step_ms")):
         ways = [
-            [_times(f"{way}_{name}", column) for way in (kept, f"{kind}_plain")]
+            [_times(f"{kind}_{way}_{name}", column) for way in ("kept", "plain")]
             for name in BACKENDS
         ]
         for what in ways[0][1]:
@@ -264,7 +264,7 @@ def by_layer_and_case(backend, column):
 
 def models():
     """Yield a row per case and model: multiply-adds, milliseconds, step speedup, first step."""
-    measured = [read("xeon", f"models_{backend}") for backend in BACKENDS]
+    measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
     columns = (f"{name}: prediction / step, ms (speed), first step, s" for name in BACKENDS)
     yield ("case", "model", "parameters", "by multiply-adds", *columns)
     for rows in zip(*measured, strict=True):
@@ -299,21 +299,26 @@ def peers():
     yield ("backend", "case", "model", "parameters", "first step, s", "step, ms", *memory)
     columns = ("case", "model", "parameters", "first_step_s", "step_ms")
     for backend in BACKENDS:
-        for row in read("xeon", f"peers_{backend}"):
+        for row in read("epyc", f"peers_{backend}"):
             yield (backend, *map(row.get, (*columns, "load_mb", "forward_mb", "step_mb")))
 
 
 def bundles():
     """Yield a row per permutation: bundles that a TPU issues for Pallas and for XLA."""
     found = {
-        (row["case"], row["dtype"], row["way"]): f"{int(row['bundles']):,}"
+        (row["case"], row["dtype"], row["way"]): int(row["bundles"])
         for row in read("tpu", "bundles_v5e")
     }
     dtypes = list(dict.fromkeys(dtype for _, dtype, _ in found))
-    yield ("permutation", *(f"{dtype}: Pallas / XLA" for dtype in dtypes))
+    columns = ("Pallas / XLA", "with a mask")
+    yield ("permutation", *(f"{dtype}: {name}" for dtype in dtypes for name in columns))
     for case in dict.fromkeys(case for case, *_ in found):
-        ways = [[found[case, dtype, f"tpu_{way}"] for way in ("pallas", "xla")] for dtype in dtypes]
-        yield (case, *(" / ".join(both) for both in ways))
+        cells = [case]
+        for dtype in dtypes:
+            kernel, xla = (found[case, dtype, f"tpu_{way}"] for way in ("pallas", "xla"))
+            masked = found[case, dtype, "tpu_pallas_masked"]
+            cells += [f"{kernel:,} / {xla:,}", f"{masked:,} ({masked / kernel:.2f}×)"]
+        yield tuple(cells)
 
 
 def gpu_layers():

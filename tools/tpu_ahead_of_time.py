@@ -1,14 +1,13 @@
 """Compile permutations for a TPU on a machine without one."""
 
-from functools import partial
-
 import jax
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from keras_permix.ops.backend.jax import tpu_permute
 
-WAYS = ("tpu_pallas", "tpu_xla")  # in order of preference
+# In order of preference, and kernels with a mask.
+WAYS = ("tpu_pallas", "tpu_xla", "tpu_pallas_masked")
 PACKAGES = ("jax", "libtpu")
 
 
@@ -36,23 +35,29 @@ def compile_permutation(way, name, shape, dtype, group_size, chip):
 
 def _program(way, name, shape, dtype, size):
     """Return the program and the shapes of its operands."""
-    function = (tpu_permute.Pallas() if way == "tpu_pallas" else tpu_permute.in_xla)(name)
+    function = (tpu_permute.in_xla if way == "tpu_xla" else tpu_permute.Pallas())(name)
     samples, tokens, channels = shape
-    bits = jax.ShapeDtypeStruct(shape, "int32" if dtype == "float32" else "int16")
-    steps = tuple(step % tokens for step in range(channels))
-    if name == "shift":
-        return partial(function, steps=steps), [bits]
-    if name.endswith("sort_pairs"):
-        if name == "sort_pairs":
-            return partial(function, steps=steps, floating=True), [bits]
-        sort, operands = _program(way, "sort_pairs", shape, dtype, size)
-        return partial(function, steps=steps), list(jax.eval_shape(sort, *operands))
-    groups = (samples, tokens // size, size, channels)
-    options = {} if name == "unsort" else {"floating": True}
+    operands = [jax.ShapeDtypeStruct(shape, "int32" if dtype == "float32" else "int16")]
+    options = {} if name.startswith("un") or name == "shift" else {"floating": True}
+    masks = {}
+    if way == "tpu_pallas_masked":
+        masks["lengths"] = jax.ShapeDtypeStruct((samples,), "int32")
+    if name == "unsort":
+        operands.append(jax.ShapeDtypeStruct(shape, "int16"))
+    elif name == "unsort_pairs":
+        sort, arrays = _program("tpu_pallas" if masks else way, "sort_pairs", shape, dtype, size)
+        operands = list(jax.eval_shape(sort, *arrays))
+    if not name.endswith("sort_pairs") and name != "shift":
+        groups = (samples, tokens // size, size, channels)
+    elif masks:
+        groups, masks["steps"] = None, jax.ShapeDtypeStruct((samples, channels), "int32")
+    else:
+        groups, options["steps"] = None, tuple(step % tokens for step in range(channels))
 
-    def on_groups(*arrays):
-        results = function(*(x.reshape(groups) for x in arrays), **options)
-        return jax.tree.map(lambda array: array.reshape(shape), results)
+    def program(*arrays):
+        own = dict(zip(masks, arrays[len(operands) :], strict=True))
+        arrays = [x.reshape(groups) if groups else x for x in arrays[: len(operands)]]
+        results = function(*arrays, **own, **options)
+        return jax.tree.map(lambda array: array.reshape(shape), results) if groups else results
 
-    positions = [jax.ShapeDtypeStruct(shape, "int16")] if name == "unsort" else []
-    return on_groups, [bits, *positions]
+    return program, [*operands, *masks.values()]

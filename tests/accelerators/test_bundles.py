@@ -36,6 +36,7 @@ def test_kernels_issue_fewer_bundles_than_xla(tmp_path):
         if way == "tpu_pallas":
             assert 0 < bundles < found[case, dtype, "tpu_xla"], case
             assert dtype != "float32" or bundles < MOST[case], case
+            assert found[case, dtype, "tpu_pallas_masked"] < 1.31 * bundles, case
     assert {row["unknown_loops"] for row in rows if row["way"] == "tpu_pallas"} == {"0"}
 
 

@@ -141,17 +141,21 @@ class Words:
         return [bits] if name == "shift" else call(name, bits, **options)
 
     def _sort(self, name, plan, floating, real, bits):
-        if real is not None:  # padding sorts last
+        options, descending = {}, real is not None and plan.descending is not None
+        if descending:  # padding sorts first in reversed channels
             bits = jnp.where(_first(bits, real), bits, _last(bits.dtype, floating, plan))
-        groups = self.way(name)(_cut(bits, plan), floating=floating)
+        elif real is not None:
+            options["lengths"] = real.lengths
+        groups = self.way(name)(_cut(bits, plan), floating=floating, **options)
         groups = [groups] if name == "sort" else _align(*groups) if plan.aligned else groups
         bits, *positions = (_flip(join(array, bits.shape[1]), plan) for array in groups)
-        return [_clear(bits, real), *positions]
+        return [_clear(bits, real) if descending else bits, *positions]
 
     def _unsort(self, name, plan, real, bits, positions):
         # The padding of the last group gets the largest positions.
-        groups = self.way(name)(_cut(bits, plan), _cut(positions, plan))
-        return [_clear(join(groups, bits.shape[1]), real)]
+        options = {} if real is None else {"lengths": real.lengths}
+        groups = self.way(name)(_cut(bits, plan), _cut(positions, plan), **options)
+        return [join(groups, bits.shape[1])]
 
     def _call(self, function, real, bits, *residuals):
         """Call `function(real, bits, *residuals)` on every device for its part of the batch.
@@ -192,9 +196,8 @@ def _clear(bits, real):
 
 def _last(dtype, floating, plan):
     """Return the value that sorts last, or first for channels that are reversed afterwards."""
-    last, least = jnp.iinfo(dtype).max, jnp.iinfo(dtype).min
-    least = -1 if floating else least
-    return last if plan.descending is None else np.where(plan.descending, least, last).astype(dtype)
+    least = -1 if floating else jnp.iinfo(dtype).min
+    return np.where(plan.descending, least, jnp.iinfo(dtype).max).astype(dtype)
 
 
 def _take(plan, real, bits, residuals):

@@ -150,8 +150,8 @@ def _shift_kernel(lengths, steps, bits, out, _, *circle, tokens, powers):
 
 def _sort_pairs_kernel(lengths, steps, bits, out, swaps, work, *circle, tokens, powers, mirror):
     length = tokens or lengths[pl.program_id(0)]
-    x = _shift(bits[0].astype(jnp.int32), steps[0], length, powers, *circle)
-    first, second = _halves(x, work)
+    x = bits[0].astype(jnp.int32)
+    first, second = _halves(x, steps[0], length, powers, work, *circle)
     swap = comparable(second, mirror) < comparable(first, mirror)
     if tokens is None:
         swap &= _row(first) < length >> 1
@@ -167,7 +167,7 @@ def _sort_pairs_kernel(lengths, steps, bits, out, swaps, work, *circle, tokens, 
 def _unsort_pairs_kernel(lengths, steps, bits, swaps, out, work, *circle, tokens, powers):
     length = tokens or lengths[pl.program_id(0)]
     x = bits[0].astype(jnp.int32)
-    first, second = _halves(x, work)
+    first, second = _halves(x, steps[0], length, (), work)
     swap = []
     for i in range(len(first) // SUBLANES):
         row = i // WORD * SUBLANES
@@ -177,10 +177,19 @@ def _unsort_pairs_kernel(lengths, steps, bits, swaps, out, work, *circle, tokens
     out[0] = _clear(x, length).astype(out.dtype)
 
 
-def _halves(x, work):
-    """Return the first and the second tokens of all pairs."""
-    work[: len(x), :] = x
-    return (work[pl.ds(start, len(x) // 2, 2), :] for start in (0, 1))
+def _halves(x, steps, length, powers, work, circle=None):
+    """Shift, and return the first and the second tokens of all pairs."""
+    half = len(x) // 2
+    if circle is None or not powers:
+        work[: len(x), :] = _shift(x, steps, length, powers)
+        return (work[pl.ds(start, half, 2), :] for start in (0, 1))
+    _fill(circle, _rolled(x, steps, powers))
+
+    def every_second(start):
+        here, before = (circle[pl.ds(start + first, half, 2), :] for first in (0, length))
+        return jnp.where(2 * _row(here) + start < steps, before, here)
+
+    return map(every_second, (0, 1))
 
 
 def _joined(first, second, swap, work):
@@ -192,15 +201,24 @@ def _joined(first, second, swap, work):
 
 def _shift(x, steps, length, powers, circle=None):
     """Shift the first `length` rows circularly, by a shift of all rows and a second part."""
-    for step in powers:
-        x = jnp.where((steps & step) != 0, pltpu.roll(x, step, 0), x)
-    rows = len(x)
+    x, rows = _rolled(x, steps, powers), len(x)
     if not powers or (circle is None and length == rows):
         return x
     if circle is None:
         return jnp.where(_row(x) < steps, pltpu.roll(x, rows - length, 0), x)
-    circle[:rows, :] = circle[rows:, :] = x  # twice, so that it can be read from any row
+    _fill(circle, x)
     return jnp.where(_row(x) < steps, circle[pl.ds(length, rows), :], x)
+
+
+def _rolled(x, steps, powers):
+    for step in powers:
+        x = jnp.where((steps & step) != 0, pltpu.roll(x, step, 0), x)
+    return x
+
+
+def _fill(circle, x):
+    """Write rows twice, so that they can be read circularly from any row."""
+    circle[: len(x), :] = circle[len(x) :, :] = x
 
 
 def _clear(x, length):

@@ -28,6 +28,7 @@ class Tiles:
     vectors: int  # of a tile, a power of two, at least 8
     block: int  # tokens of a block
     lanes: int  # channels of a block
+    vectors_of_sample: int | None = None  # a divisor of those of a tile; None without a mask
 
     @property
     def size(self):
@@ -39,17 +40,21 @@ class Tiles:
         """Return whether a tile belongs to one group, so that the order of its tokens is free."""
         return self.group_size >= self.size
 
-    def load(self, ref, tile):
-        """Return a word of each vector of a tile."""
+    def load(self, ref, tile, real=None):
+        """Return a word of each vector of a tile.
+
+        `real` holds the number of real tokens from each 8 consecutive tokens on; others sort last.
+        """
         words = []
         for number in range(0, self.vectors, 2):
             two = ref[self._rows(tile, number), :].astype(jnp.int32)
             words += [two[:SUBLANES], two[SUBLANES:]]
+        words = self._filled(words, tile, real, jnp.iinfo(ref.dtype).max)
         return words if self.in_any_order else self._rows_to_vectors(words)
 
-    def store(self, ref, tile, words):
-        """Write a word of each vector of a tile to the rows of its tokens."""
-        words = self._vectors_to_rows(words)
+    def store(self, ref, tile, words, real=None):
+        """Write a word of each vector of a tile to the rows of its tokens, 0 to padding."""
+        words = self._filled(self._vectors_to_rows(words), tile, real, 0)
         for number in range(0, self.vectors, 2):
             two = jnp.concatenate(words[number : number + 2])
             ref[self._rows(tile, number), :] = two.astype(ref.dtype)
@@ -165,6 +170,18 @@ class Tiles:
 
     def _sublane(self):
         return lax.broadcasted_iota(jnp.int32, (SUBLANES, self.lanes), 0)
+
+    def _filled(self, words, tile, real, value):
+        """Replace padding in consecutive tokens, if there is a mask."""
+        if real is None or self.vectors_of_sample is None:
+            return words
+        filled = []
+        for number, word in enumerate(words):
+            behind = number % self.vectors_of_sample
+            if behind == 0:
+                first = real[0, 0, tile * self.vectors + number]
+            filled.append(jnp.where(self._sublane() < first - behind * SUBLANES, word, value))
+        return filled
 
     def _rows(self, tile, number):
         """Return the rows of two vectors of consecutive tokens, which fill one 16-bit vector."""
