@@ -34,7 +34,7 @@ LINES = {
 
 def step_times():
     """Draw a group of bars per model, one per backend, labeled with the ratio of step times."""
-    measured = [read("xeon", f"models_{backend}") for backend in BACKENDS]
+    measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
     groups = [rows for rows in zip(*measured, strict=True) if rows[0]["vs_attention_macs"] != "1.0"]
     figure = Figure(figsize=(8, 11), layout="constrained")
     axes = figure.subplots()
