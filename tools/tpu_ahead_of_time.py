@@ -6,7 +6,7 @@ from jax.sharding import SingleDeviceSharding
 
 from keras_permix.ops.backend.jax import tpu_permute
 
-# In order of preference, and kernels with a mask.
+# The first two in order of preference; the third compiles kernels with a mask.
 WAYS = ("tpu_pallas", "tpu_xla", "tpu_pallas_masked")
 PACKAGES = ("jax", "libtpu")
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="JAX run
 DTYPES = ("float32", "bfloat16")
 # Cases that also run in bfloat16.
 NARROW = ("pairs", "shifted", "not a power of two", "aligned", "across tiles")
+NARROW += ("pairs, masked", "across blocks, masked")
 # name: (tokens, steps or None, group size, align), kernels of the value and the gradient
 CASES = {
     "shift": ((12, (5, -3, 0), 1, "independent"), {"shift"}),
@@ -49,6 +50,7 @@ MASKED = {
     "descending, masked": SORT,
     "pairs, odd length, masked": PAIRS,
     "across tiles, masked": SORT,
+    "across blocks, masked": SORT,
 }
 MASKED_CASES = {
     **triton_cases.CASES,
@@ -58,6 +60,11 @@ MASKED_CASES = {
         dict(steps=(0, 7, 12), group_size=2, ragged=True, mask=triton_cases.mask(13)),
     ),
     "across tiles, masked": ("group_sort", (4, 100, 3), dict(mask=triton_cases.mask(100))),
+    "across blocks, masked": (
+        "group_sort",
+        (4, 100, 3),
+        dict(group_size=5, mask=triton_cases.mask(100)),
+    ),
 }
 
 
@@ -148,9 +155,12 @@ def test_long_samples_are_shifted_in_parts(group_size, kernels, way, monkeypatch
     assert kernels_of(traced, keras.ops.zeros(x.shape)) == kernels
 
 
-@pytest.mark.parametrize("gaps", [False, True])
-@pytest.mark.parametrize("case", MASKED)
-def test_masked_kernels_match_oracle(case, gaps, way, monkeypatch):
+@pytest.mark.parametrize(
+    ("case", "gaps", "dtype"),
+    [(case, gaps, "float32") for case in MASKED for gaps in (False, True)]
+    + [(case, False, "bfloat16") for case in NARROW if case in MASKED],
+)
+def test_masked_kernels_match_oracle(case, gaps, dtype, way, monkeypatch):
     from keras_permix.ops.backend.jax import implementations, tpu_permute
 
     def served(row):
@@ -164,7 +174,7 @@ def test_masked_kernels_match_oracle(case, gaps, way, monkeypatch):
     op, shape, arguments, *_ = MASKED_CASES[case]
     mask = arguments["mask"] if gaps else np.sort(arguments["mask"], axis=1)[:, ::-1]
     arguments = {**arguments, "mask": mask}
-    triton_cases.check(op, shape, arguments, "float32", "tpu_pallas")
+    triton_cases.check(op, shape, arguments, dtype, "tpu_pallas")
 
     def traced(x):
         function = partial(getattr(ops, op), **arguments, implementation="tpu_pallas")

@@ -22,6 +22,7 @@ from keras_permix.ops.backend.jax.keys import from_bits, is_floating, to_bits
 from keras_permix.ops.backend.jax.permute import permute_on
 from keras_permix.ops.backend.jax.runtime import divided, find_division, part_of
 from keras_permix.ops.backend.jax.shift import clear
+from keras_permix.ops.backend.plan import power_of_two
 
 
 @dataclass(frozen=True)
@@ -141,21 +142,20 @@ class Words:
         return [bits] if name == "shift" else call(name, bits, **options)
 
     def _sort(self, name, plan, floating, real, bits):
-        options, descending = {}, real is not None and plan.descending is not None
-        if descending:  # padding sorts first in reversed channels
+        options = _lengths(bits, real, plan)
+        if real is not None and not options:
             bits = jnp.where(_first(bits, real), bits, _last(bits.dtype, floating, plan))
-        elif real is not None:
-            options["lengths"] = real.lengths
         groups = self.way(name)(_cut(bits, plan), floating=floating, **options)
         groups = [groups] if name == "sort" else _align(*groups) if plan.aligned else groups
         bits, *positions = (_flip(join(array, bits.shape[1]), plan) for array in groups)
-        return [_clear(bits, real) if descending else bits, *positions]
+        return [bits if options else _clear(bits, real), *positions]
 
     def _unsort(self, name, plan, real, bits, positions):
         # The padding of the last group gets the largest positions.
-        options = {} if real is None else {"lengths": real.lengths}
+        options = _lengths(bits, real, plan)
         groups = self.way(name)(_cut(bits, plan), _cut(positions, plan), **options)
-        return [join(groups, bits.shape[1])]
+        bits = join(groups, bits.shape[1])
+        return [bits if options else _clear(bits, real)]
 
     def _call(self, function, real, bits, *residuals):
         """Call `function(real, bits, *residuals)` on every device for its part of the batch.
@@ -194,10 +194,24 @@ def _clear(bits, real):
     return bits if real is None else jnp.where(_first(bits, real), bits, 0)
 
 
+def _lengths(bits, real, plan):
+    """Return the option of kernels that fill and clear padding, if there is a mask.
+
+    Kernels cannot do so in channels that are reversed afterwards, nor in samples that share a
+    vector, 8 tokens, with others.
+    """
+    if real is None or plan.descending is not None:
+        return {}
+    group_size = plan.group_size
+    rows = -(-bits.shape[1] // group_size) * power_of_two(group_size)
+    return {"lengths": real.lengths} if rows % 8 == 0 else {}
+
+
 def _last(dtype, floating, plan):
     """Return the value that sorts last, or first for channels that are reversed afterwards."""
-    least = -1 if floating else jnp.iinfo(dtype).min
-    return np.where(plan.descending, least, jnp.iinfo(dtype).max).astype(dtype)
+    last, least = jnp.iinfo(dtype).max, jnp.iinfo(dtype).min
+    least = -1 if floating else least
+    return last if plan.descending is None else np.where(plan.descending, least, last).astype(dtype)
 
 
 def _take(plan, real, bits, residuals):

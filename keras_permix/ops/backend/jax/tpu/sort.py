@@ -3,7 +3,7 @@
 Groups are (batch, groups, tokens, channels), int16 or int32, the bits of floats. Kernels take them
 concatenated, (tokens, channels), padded to a power of two with values that sort last. With a mask,
 real tokens come first, and `lengths`, (batch,), holds their numbers; padding sorts last and
-becomes 0.
+becomes 0. The rows of a sample must then fill whole vectors.
 """
 
 from dataclasses import replace
@@ -53,15 +53,12 @@ def _words(groups):
 
 
 def _call(kernel, name, words, operands, dtypes, lengths, interpret):
-    batch, groups, size, channels = operands[0].shape
-    group_size, count = power_of_two(size), groups
-    if lengths is not None:  # every vector belongs to one sample
-        count = pl.cdiv(groups * group_size, SUBLANES) * SUBLANES // group_size
+    batch, count, size, channels = operands[0].shape
+    group_size = power_of_two(size)
     tokens = batch * count * group_size
 
     def as_rows(groups):
-        last = jnp.iinfo(groups.dtype).max
-        filled = fill_up(fill_up(groups, group_size, 2, last), count, 1, last)
+        filled = fill_up(groups, group_size, 2, jnp.iinfo(groups.dtype).max)
         return filled.reshape(tokens, channels)
 
     lanes, least = min(LANES, channels), max(group_size, SUBLANES * VECTORS)
@@ -70,7 +67,7 @@ def _call(kernel, name, words, operands, dtypes, lengths, interpret):
     blocks, real = pl.cdiv(tokens, block), np.zeros((1, 1, 1), "int32")
     if lengths is not None:  # the real rows from each vector on
         starts = jnp.arange(0, count * group_size, SUBLANES, "int32")
-        tiles = replace(tiles, vectors_of_sample=gcd(VECTORS, len(starts)))
+        tiles = replace(tiles, vectors_per_length=gcd(VECTORS, len(starts)))
         real = (lengths // size * group_size + lengths % size)[:, None] - starts
         real = fill_up(real.reshape(-1), blocks * block // SUBLANES, 0, 0).reshape(blocks, 1, -1)
     spec = pl.BlockSpec((block, lanes), lambda t, c: (t, c))
@@ -91,8 +88,7 @@ def _call(kernel, name, words, operands, dtypes, lengths, interpret):
         interpret=interpret,
         name=f"permix_{name}",
     )(real, *map(as_rows, operands))
-    arrays = (array.reshape(batch, count, group_size, channels) for array in rows)
-    return [array[:, :groups, :size] for array in arrays]
+    return [array.reshape(batch, count, group_size, channels)[:, :, :size] for array in rows]
 
 
 def _sort_kernel(real, bits, out, *held, tiles, mirror):

@@ -28,7 +28,7 @@ class Tiles:
     vectors: int  # of a tile, a power of two, at least 8
     block: int  # tokens of a block
     lanes: int  # channels of a block
-    vectors_of_sample: int | None = None  # a divisor of those of a tile; None without a mask
+    vectors_per_length: int | None = None  # consecutive ones of one sample; None without a mask
 
     @property
     def size(self):
@@ -173,11 +173,11 @@ class Tiles:
 
     def _filled(self, words, tile, real, value):
         """Replace padding in consecutive tokens, if there is a mask."""
-        if real is None or self.vectors_of_sample is None:
+        if real is None or self.vectors_per_length is None:
             return words
         filled = []
         for number, word in enumerate(words):
-            behind = number % self.vectors_of_sample
+            behind = number % self.vectors_per_length
             if behind == 0:
                 first = real[0, 0, tile * self.vectors + number]
             filled.append(jnp.where(self._sublane() < first - behind * SUBLANES, word, value))
