@@ -43,7 +43,7 @@ def test_explorer_has_a_row_per_trained_preset():
 def test_explorer_shows_measured_ratios(backend):
     head, *rows = load("tables").explorer()
     found = {row[0].split("`")[1]: row[head.index(f"step, {backend}")] for row in rows}
-    ratios = {(row["case"], row["model"]): row for row in measured(f"xeon/models_{backend}")}
+    ratios = {(row["case"], row["model"]): row for row in measured(f"epyc/models_{backend}")}
     csp = ratios["cifar10_small", "CSPViT"]["vs_attention"]
     names = ("cspvit/cifar10_small", "vit/cifar10_small", "cspvit/mnist")
     assert [found[name] for name in names] == [f"{csp}×", "1.0×", "–"]
@@ -68,7 +68,7 @@ def drawn(path):
 def test_charts_show_the_measurements(number, backend):
     charts = load("charts")
     bars = {text.get_text() for text in charts.step_times().axes[0].texts}
-    ratios = {float(row["vs_attention"]) for row in measured(f"xeon/models_{backend}")}
+    ratios = {float(row["vs_attention"]) for row in measured(f"epyc/models_{backend}")}
     assert bars >= {f"{ratio:g}×" for ratio in ratios - {1.0}}
     (row,) = [
         row
