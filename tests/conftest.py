@@ -15,7 +15,13 @@ from tests.backends import compile_soon, forget_compiled, keep_compiled
 # Prefixes of test ids that need no backend, or give the same result on all: `python -m tests` runs
 # them on one backend.
 ONCE = (
-    "tests/bench",
+    "tests/bench/test_bench.py::test_a_wrong_operator",
+    "tests/bench/test_bench.py::test_errors",
+    "tests/bench/test_bench.py::test_layers_and",
+    "tests/bench/test_bench.py::test_long_texts",
+    "tests/bench/test_bench.py::test_models",
+    "tests/bench/test_bench.py::test_ops_are",
+    "tests/bench/test_bench.py::test_the_allocator",
     "tests/cli/test_presets.py::test_presets_of_one_backend_on_every_backend",
     "tests/data/graphs",
     "tests/data/images",
