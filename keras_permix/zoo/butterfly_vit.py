@@ -120,7 +120,8 @@ class ButterflyViT(ImageClassifier):
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the head to another number of patches, unless their order is random."""
         resized = super().transfer_weight(weight, value, source)
-        if resized is not value and self.get_config()["random_order"] is not None:
+        reordered = self.get_config()["random_order"] is not None
+        if reordered and weight.path == "head/kernel" and resized is not value:
             raise ValueError(
                 "The head of a ButterflyViT with a `random_order` supports no other `image_size`. "
                 "Pass another `num_classes` for a new head, or `load_weights=False`. "

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_permix._typing import DType, Tensor
 from keras_permix.layers.embedding.grids import resize_delays, resize_head, resize_steps
-from keras_permix.layers.embedding.images import RANGE, ImagePreprocessor
+from keras_permix.layers.embedding.images import RANGE, ImagePreprocessor, resize_patches
 from keras_permix.layers.mixers import (
     MIXERS,
     check_mixer,
@@ -105,11 +105,14 @@ class Classifier(NamedOutputs, ZooModel):
 
     @classmethod
     def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Keep the shift steps of the old image size, and reset the scale of changed targets."""
+        """Keep the shift steps of the old grid, and reset the scale of changed targets."""
         changed = {name for name, value in changes.items() if value != config.get(name)}
         kept = dict(UNSCALED) if changed & {"predicts", "num_classes"} else {}
-        if "image_size" in changed and config.get("image_size") and "steps_image_size" in config:
-            kept["steps_image_size"] = config["steps_image_size"] or config["image_size"]
+        sizes = changed & {"image_size", "patch_size"}
+        if sizes and config.get("image_size") and "steps_image_size" in config:
+            patch = config.get("patch_size", 1)
+            side = (config["steps_image_size"] or config["image_size"]) // patch
+            kept["steps_image_size"] = side * changes.get("patch_size", patch)
         return kept
 
     @property
@@ -150,10 +153,15 @@ class ImageClassifier(Classifier):
         return config | check_images(config)
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
-        """Resize a head that reads all tokens to another number of patches or pixels."""
-        if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
+        """Resize the embedding to another patch size, and a head on all tokens to another grid."""
+        if tuple(weight.shape) == tuple(value.shape):
             return value
-        return resize_head(value, *grid_sides(self, source))
+        if weight.path == "patch_embedding/projection/kernel":
+            sizes = (model.get_config()["patch_size"] for model in (source, self))
+            return resize_patches(value, *sizes)
+        if weight.path == "head/kernel":
+            return resize_head(value, *grid_sides(self, source))
+        return value
 
 
 def collect_arguments(

@@ -212,7 +212,8 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             labels: Names of the classes or outputs, which imply their number. `None`: those of the
                 preset, if the number of outputs is the same.
             **overrides: Other arguments of the model to change; `None` keeps the preset's value.
-                With another `image_size`, positions, shift steps and weights per patch are resized.
+                With another `image_size` or `patch_size`, positions, shift steps, the patch
+                embedding and weights per patch are resized.
                 Another `predicts` replaces the head: "labels" for several labels per sample,
                 "values" for numbers. A `mixer` with the same name, or a dict without one, keeps
                 the preset's other mixer arguments. The model gets a new `name` by default.

@@ -165,7 +165,7 @@ class ViT(ImageClassifier):
         """Resize the position table like an image to another number of patches."""
         here, there = (model.get_layer("position_embedding") for model in (self, source))
         if weight is not here.table:
-            return value
+            return super().transfer_weight(weight, value, source)
         return resize_table(value, there, here, self.get_config()["position_resizing"])
 
 

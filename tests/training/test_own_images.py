@@ -492,6 +492,8 @@ def test_smoke_run_reads_images(tmp_path):
     shutil.rmtree(tmp_path / "pets/dogs")
     with pytest.raises(ValueError, match="at least two classes"):
         train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "again", verbose=0)
+    done = train(recipe, smoke=True, out=tmp_path / "generated", verbose=0)
+    assert set(done.scores) == {"generated/test/top1"}, "no path of images was given"
 
 
 @pytest.mark.parametrize(

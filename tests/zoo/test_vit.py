@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.zoo import CSPViT, SliceViT, ViT
+from keras_permix.zoo import ButterflyViT, CSPViT, MLPMixer, SliceViT, ViT
 from tests.harness import assert_close, load_golden, to_numpy
 from tests.zoo.models import tiny
 
@@ -167,6 +167,16 @@ def test_new_image_size_scales_causal_delays(tmp_path):
     model = CSPViT.from_preset(tmp_path / "preset", image_size=16)
     for index in range(2):
         assert model.get_layer(f"block_{index}").mixer.delays == [2, 4, 14, 16]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("model_class", [CSPViT, ButterflyViT, MLPMixer])
+def test_larger_patches_of_enlarged_images_keep_logits(model_class):
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
+    enlarged = images.repeat(2, axis=1).repeat(2, axis=2)
+    model = model_class.from_preset("test")
+    larger = model_class.from_preset("test", image_size=16, patch_size=4)
+    assert_close(to_numpy(larger(enlarged)), to_numpy(model(images)), kind="model")
 
 
 def test_resizing_matches_pillow():

@@ -1,5 +1,6 @@
 """Load custom labeled images from a folder per class or from a list of files."""
 
+import dataclasses
 import hashlib
 import os
 import warnings
@@ -29,6 +30,7 @@ def folder_images(
     validation: str | None = None,
     test_fraction: float | None = None,
     split_seed: int = 0,
+    labels: Sequence[str] | None = None,
     **how: Any,
 ) -> Dataset:
     """Load images from a folder per class.
@@ -47,18 +49,19 @@ def folder_images(
         test_fraction: Float between 0 and 1, share of each class for testing, instead of `splits`.
         split_seed: Int ≥ 0, seed of the split. The split depends on the file names; adding an image
             moves at most one other image. Default: 0.
+        labels: Names of the classes, in the order of the sorted folders. Default: their names.
         **how: `channels` (3 for RGB, 1 for grayscale) and `seed` (int ≥ 0, of the random crops).
             `skip_unreadable` (whether to skip unreadable files with a warning). `random_crop`
             (whether training images are cropped at random) and `keep` (see `ResizeCrop`).
 
     Returns:
-        A `Dataset` of parts `(RecordSource, None)`. The labels are the sorted class folders.
+        A `Dataset` of parts `(RecordSource, None)`.
 
     Raises:
         FileNotFoundError: If the folder does not exist.
         ValueError: If a class has no images or occurs only in testing, images cannot be read, or
             there are fewer than two classes. If `test_fraction` leaves a part of a class empty or
-            conflicts with `splits`.
+            conflicts with `splits`. If `labels` does not name each class.
 
     Example:
 
@@ -74,7 +77,15 @@ def folder_images(
     else:
         _check_undivided(test_fraction, splits, ("train", "test"), validation)
         parts = _divided(images_by_class(folder), folder, test_fraction, split_seed)
-    return _dataset(name, parts, image_size, **how)
+    dataset = _dataset(name, parts, image_size, **how)
+    if labels is None:
+        return dataset
+    if len(labels) != len(dataset.labels):
+        raise ValueError(
+            f"`labels` must name the {len(dataset.labels)} classes of {folder}, in the order of "
+            f"their folders. Received: labels={labels}"
+        )
+    return dataclasses.replace(dataset, labels=tuple(labels))
 
 
 def listed_images(

@@ -171,6 +171,21 @@ def _tents(old, new, align_corners, numpy=ops):
     return weights / numpy.sum(weights, axis=1, keepdims=True)
 
 
+def resize_patches(kernel: Tensor, old: int, new: int) -> Tensor:
+    """Resize the kernel `(old * old * channels, hidden_dim)` of a `PatchEmbedding`.
+
+    Resized patches get the token of the original ones: exactly if they grow, else as closely as
+    possible (least squares).
+
+    Reference:
+        Beyer et al., "FlexiViT: One Model for All Patch Sizes", 2023, arXiv:2212.08013, 3.4.
+    """
+    inverse = ops.convert_to_tensor(np.linalg.pinv(_tents(old, new, False, np)), kernel.dtype)
+    kernel = ops.reshape(kernel, (old, old, -1, kernel.shape[1]))
+    resized = ops.einsum("hy,wx,hwcd->yxcd", inverse, inverse, kernel)
+    return ops.reshape(resized, (-1, kernel.shape[-1]))
+
+
 def check_images(images, channels, squeezed=False):
     """Check the shape of images; with `squeezed`, gray ones may lack the channel axis."""
     shape = tuple(getattr(images, "shape", ()))

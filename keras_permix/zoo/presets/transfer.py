@@ -14,7 +14,7 @@ HARMLESS = {"dtype", "name", "trainable"}
 # they are used only in training.
 FITTED = {
     *("num_classes", "predicts", "target_mean", "target_std", "targets"),
-    *("image_size", "max_sequence_length", "position_resizing"),
+    *("image_size", "patch_size", "max_sequence_length", "position_resizing"),
     *("tokenizer", "steps_image_size"),
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),

@@ -167,6 +167,16 @@ def test_git_and_macos_folders_are_not_classes(tmp_path):
     assert folder_images("pets", 8, tmp_path, test_fraction=0.5).labels == ("a", "b")
 
 
+def test_names_of_classes(tmp_path):
+    write_classes(tmp_path / "pets", {"n02": 2, "n01": 4})
+    data = folder_images("pets", 8, tmp_path, test_fraction=0.5, labels=["dog", "cat"])
+    assert data.labels == ("dog", "cat")
+    classes = [level // 40 for _, level in levels(data.train)]
+    assert classes == [1, 1, 0], "dogs are the images of the folder n01, written second"
+    with pytest.raises(ValueError, match=r"labels=\['dog'\]"):
+        folder_images("pets", 8, tmp_path, test_fraction=0.5, labels=["dog"])
+
+
 def test_unreadable_image_raises(tmp_path):
     write_classes(tmp_path / "pets", {"a": 2, "b": 2})
     (tmp_path / "pets/a/1.png").write_bytes(b"\x89PNG damaged")
