@@ -172,8 +172,14 @@ def test_new_image_size_scales_causal_delays(tmp_path):
 @pytest.mark.once
 @pytest.mark.parametrize("model_class", [CSPViT, ButterflyViT, MLPMixer])
 def test_larger_patches_of_enlarged_images_keep_logits(model_class):
-    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), "uint8")
-    enlarged = images.repeat(2, axis=1).repeat(2, axis=2)
+    from PIL import Image
+
+    images = np.random.default_rng(0).uniform(0, 255, (1, 8, 8, 3)).astype("float32")
+    enlarged = np.empty((1, 16, 16, 3), "float32")
+    for row, column, channel in np.ndindex(4, 4, 3):
+        patch = images[0, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2, channel]
+        larger = Image.fromarray(patch).resize((4, 4), Image.BILINEAR)
+        enlarged[0, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4, channel] = larger
     model = model_class.from_preset("test")
     larger = model_class.from_preset("test", image_size=16, patch_size=4)
     assert_close(to_numpy(larger(enlarged)), to_numpy(model(images)), kind="model")
