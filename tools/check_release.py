@@ -24,7 +24,7 @@ HELD = ("keras_permix", "weights", "zoo")  # folders of the sdist
 NEEDED = ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Description")
 ROOT = Path(__file__).resolve().parents[1]
 WHEEL_LIMIT = 25 * 10**6  # bytes
-LEFT_OUT = "keras_permix/weights/simpletron/sst2*/model.weights.h5"  # fetched from `WEIGHTS_URL`
+LEFT_OUT = "keras_permix/weights/simpletron/sst2/model.weights.h5"  # fetched from `WEIGHTS_URL`
 
 
 def check(dist):

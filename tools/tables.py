@@ -1,4 +1,4 @@
-"""Write the tables of the pages from presets in `weights/` and measurements in `benchmarks/`.
+"""Write the tables of the pages from cards in `zoo/` and measurements in `benchmarks/`.
 
     python tools/tables.py            # rewrite them
     python tools/tables.py --check    # fail if they are out of date
@@ -27,7 +27,6 @@ from keras_permix.lra.published import (
 )
 from keras_permix.lra.recipes import MODELS
 from keras_permix.lra.results import in_words, means, read_results
-from keras_permix.utils.formatting import format_score
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
@@ -116,7 +115,7 @@ def pretrained():
         yield (
             f"`{name}`",
             task,
-            f"{parameters / 1e6:.2f} M",
+            f"{int(parameters.replace(',', '')) / 1e6:.2f} M",
             score,
             best_score(baseline)[1] if baseline else "–",
             papers[name].split(",")[0].split(" ", 1)[-1],
@@ -148,37 +147,27 @@ def explorer():
 
 
 def best_score(name):
-    """Return the number of parameters of a preset, and its first score as text."""
-    text = (ROOT / "weights" / name / "metadata.json").read_text(encoding="utf-8")
-    metadata = json.loads(text)
-    key, value = next(iter(metadata["scores"].items()))
-    return metadata["parameter_count"], format_score(key, value)
+    """Return the number of parameters in a card, as text, and its first score."""
+    _, parameters, _, measured, *_ = card_row(ROOT / "zoo" / name / "README.md")
+    return parameters, measured.split(",")[0].split(" ", 1)[1]
 
 
 def presets():
-    """Yield a row per trained preset: parameters, scores beside its paper's, and what made it."""
+    """Yield a row per card: parameters, scores beside the paper's, and date and seed."""
     yield ("preset", "parameters", "data", "measured", "nearest in a paper", "trained", "card")
-    for path in sorted((ROOT / "weights").glob("*/*/metadata.json")):
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-        if not metadata["scores"]:
-            continue
-        name = "/".join(path.parent.parts[-2:])
-        scores = metadata["scores"].items()
-        card = (ROOT / "zoo" / name / "README.md").read_text(encoding="utf-8")
-        papers = {
-            key.split("/")[-1]: re.search(rf"^\| {key} \| .* \| (.*) \|$", card, re.M)[1]
-            for key, _ in scores
-        }
-        day, seed = re.search(r"^\* Trained (\S+) .*, (seed \d+)", card, re.M).groups()
-        yield (
-            f"`{name}`",
-            f"{metadata['parameter_count']:,}",
-            metadata["data"],
-            ", ".join(f"{key.split('/')[-1]} {format_score(key, value)}" for key, value in scores),
-            ", ".join(f"{kind} {paper}" for kind, paper in papers.items() if paper != "–") or "–",
-            f"{day}, {seed}",
-            f"[card]({name}/README.md)",
-        )
+    yield from map(card_row, sorted((ROOT / "zoo").glob("*/*/README.md")))
+
+
+def card_row(path):
+    """Return the row of a card in `presets`."""
+    name, card = "/".join(path.parent.parts[-2:]), path.read_text(encoding="utf-8")
+    parameters = re.search(r"([\d,]+) parameters", card)[1]
+    scores = re.findall(r"^\| (\w+)/\w+/(\w+) \| (.*) \| (.*) \|$", card, re.MULTILINE)
+    measured = ", ".join(f"{kind} {score}" for _, kind, score, _ in scores)
+    papers = ", ".join(f"{kind} {paper}" for _, kind, _, paper in scores if paper != "–")
+    day, seed = re.search(r"^\* Trained (\S+) .*, (seed \d+)", card, re.MULTILINE).groups()
+    shown = f"`{name}`", parameters, scores[0][0], measured, papers or "–"
+    return *shown, f"{day}, {seed}", f"[card]({name}/README.md)"
 
 
 def family(classes):

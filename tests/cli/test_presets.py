@@ -62,8 +62,8 @@ def test_untrained_preset_exits_with_error(arguments, capsys):
     assert main(arguments) == 2
     output, error = capsys.readouterr()
     rule = (
-        "The preset slicevit/dogs_vs_cats has no weights yet. Trained presets of this class: "
-        "slicevit/cifar10_small, slicevit/mnist. Train it with `permix train"
+        "The preset slicevit/dogs_vs_cats has no weights. Trained presets of this class: "
+        "slicevit/cifar10_small, slicevit/mnist; load the nearest by `SliceViT.from_preset("
     )
     assert output == "" and error.startswith(f"permix: error: {rule}")
 

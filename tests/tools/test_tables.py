@@ -24,7 +24,7 @@ def measured(name):
         return list(csv.DictReader(file))
 
 
-def test_explorer_has_a_row_per_trained_preset():
+def test_explorer_has_a_row_per_card_with_the_scores_of_the_weights():
     head, *rows = load("tables").explorer()
     found = {re.match(r"\[`(.*?)`\]", row[0])[1]: dict(zip(head, row, strict=True)) for row in rows}
     for path in ROOT.glob("weights/*/*/metadata.json"):
@@ -36,7 +36,8 @@ def test_explorer_has_a_row_per_trained_preset():
             assert float(row["score"].strip(" %")) == pytest.approx(percent * score, abs=0.005)
             assert row["parameters"] == f"{metadata['parameter_count']:,}"
             assert (row["data"], row["metric"]) == (metadata["data"], key.split("/")[-1])
-    assert not found
+    baselines = set(found)  # whose weights are not in the repository
+    assert baselines <= {"simpletron/sst2_softmax", "vit/imagenette"}
 
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])

@@ -118,17 +118,22 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
 
 
 def untrained(info: PresetInfo) -> str:
-    """Return the error message for a preset without weights."""
-    folder, _, _ = info.name.partition("/")
+    """Return the error message for a preset without weights, with the nearest trained preset."""
+    folder = info.name.partition("/")[0]
     trained = [
         name
-        for name, files in _known().items()
-        if files and name.startswith(f"{folder}/") and not name.endswith("/test")
+        for name, other in list_presets().items()
+        if other.has_weights and name.startswith(f"{folder}/") and not name.endswith("/test")
     ]
-    advice = f"Trained presets of this class: {', '.join(trained)}. " if trained else ""
+    advice = ""
+    if trained:
+        nearest = difflib.get_close_matches(info.name, trained, n=1, cutoff=0)[0].split("/")[1]
+        advice = (
+            f"Trained presets of this class: {', '.join(trained)}; load the nearest by "
+            f'`{info.class_name}.from_preset("{nearest}")`. '
+        )
     return (
-        f"The preset {info.name} has no weights yet. {advice}"
-        f"Train it with `permix train {info.name}`"
+        f"The preset {info.name} has no weights. {advice}Train it with `permix train {info.name}`"
     )
 
 

@@ -150,7 +150,7 @@ def test_preset_without_weights():
     if info.has_weights:
         pytest.skip("cspvit/imagenet has weights by now")
     assert info.parameters is None and info.scores is None
-    with pytest.raises(ValueError, match="no weights yet.*permix train cspvit/imagenet.* Received"):
+    with pytest.raises(ValueError, match="no weights.*permix train cspvit/imagenet.* Received"):
         zoo.CSPViT.from_preset("imagenet")
     small = dict(hidden_dim=8, num_layers=1, mlp_dim=8)
     model = zoo.CSPViT.from_preset("imagenet", load_weights=False, **small)
