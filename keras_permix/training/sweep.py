@@ -37,7 +37,8 @@ def sweep(
 
     Called again with the same folder, it skips finished runs and resumes a stopped one. The folder
     receives a folder per run, and `sweep.csv` with a row per run. `sweep.png` shows the first score
-    over the values of the first key, as mean and standard deviation over the seeds.
+    over the values of the first key, as mean and standard deviation over the seeds, and its
+    validation over the epochs.
 
     Args:
         recipe: Name or path of a recipe.
@@ -82,10 +83,7 @@ def sweep(
         name = "_".join(f"{key.split('.')[-1]}={value}" for key, value in row.items())
         plans.append((run, row, re.sub(r"[^\w.=+-]+", "-", name)))
     table = Path(out, "sweep.csv")
-    known = {}
-    if table.is_file():
-        with open(table, encoding="utf-8", newline="") as file:
-            known = {row["folder"]: row for row in csv.DictReader(file)}
+    known = {row["folder"]: row for row in read_rows(table)} if table.is_file() else {}
     rows: list[dict[str, str]] = []
     for number, (run, row, name) in enumerate(plans, 1):
         folder = Path(out, name)
@@ -124,8 +122,14 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
     return grid
 
 
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV file."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> None:
-    """Draw the first score over the first key, with a line per combination of the other keys."""
+    """Draw the first score over the first key, and its validation over the epochs of each run."""
     from matplotlib.figure import Figure
 
     score = list(rows[0])[list(rows[0]).index("folder") + 1]
@@ -133,8 +137,8 @@ def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> No
     for row in rows:
         label = ", ".join(f"{key.split('.')[-1]}={row[key]}" for key in keys[1:])
         lines.setdefault(label, {}).setdefault(row[keys[0]], []).append(float(row[score]))
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes, curves = figure.subplots(1, 2)
     for label, points in lines.items():
         means, spread = ([f(values) for values in points.values()] for f in (np.mean, np.std))
         axes.errorbar(list(points), means, spread, marker="o", capsize=3, label=label)
@@ -142,4 +146,17 @@ def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> No
     axes.grid(alpha=0.3)
     if len(lines) > 1:
         axes.legend()
+    logs = [read_rows(Path(path).parent / row["folder"] / "log.csv") for row in rows]
+    metric = f"val_{score.split('/')[-1]}"
+    metric = metric if metric in logs[0][0] else "val_loss"
+    colors: dict[str, str] = {}
+    for row, log in zip(rows, logs, strict=True):
+        label = ", ".join(row[key] for key in keys)
+        style = {"color": colors[label]} if label in colors else {"label": label}
+        values = [float(epoch[metric]) for epoch in log]
+        [line] = curves.plot(range(1, len(log) + 1), values, marker=".", **style)
+        colors[label] = line.get_color()
+    curves.set(xlabel="epoch", ylabel=metric)
+    curves.grid(alpha=0.3)
+    curves.legend(title=", ".join(keys))
     save_figure(figure, path)
