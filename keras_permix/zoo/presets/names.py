@@ -148,7 +148,7 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
         info = _info_of_files(str(preset), open_handle(str(preset)))
     elif name in known:
         info = _info(name, known[name])
-    elif os.path.isdir(preset):
+    elif os.path.isdir(str(preset)):
         info = _info_of_files(str(preset), open_preset(preset))
     else:
         raise ValueError(_unknown(str(preset), name, cls))

@@ -37,10 +37,12 @@ def test_unknown_name_raises():
     refuses("../cspvit/test", ValueError, r"Received: '\.\./cspvit/test'")
 
 
-@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", ""], ids=["long", "null", "empty"])
+@pytest.mark.parametrize(
+    "name", ["x" * 5000, "a\0b", "", None], ids=["long", "null", "empty", "None"]
+)
 @pytest.mark.parametrize("cls", [zoo.CSPViT, ZooModel])
 def test_invalid_name_raises(name, cls):
-    message = "`preset` must be a name .* Received: " + re.escape(repr(name))
+    message = "`preset` must be a name .* Received: " + re.escape(repr(str(name)))
     refuses(name, ValueError, message, cls=cls)
 
 
