@@ -39,8 +39,8 @@ def list_recipes() -> list[str]:
     Example:
 
     >>> from keras_permix.training import list_recipes
-    >>> [name for name in list_recipes() if name.startswith("vit/")]
-    ['vit/cifar10_small', 'vit/tiny_imagenet']
+    >>> [name for name in list_recipes() if name.startswith("mega/")]
+    ['mega/listops_small']
     """
     return sorted(known_recipes())
 

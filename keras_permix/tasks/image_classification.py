@@ -52,7 +52,9 @@ class ImageTask(Task):
     def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:
         if not is_images(path):
             return super().data_at(path, options)
-        return {**images_to_score(path), **read_alike(options)}
+        found = images_to_score(path)
+        # The classes of a folder have its names, which `check_labels` compares with the model's.
+        return found if path.is_dir() else {**found, **read_alike(options)}
 
     def load(
         self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0

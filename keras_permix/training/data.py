@@ -1,6 +1,7 @@
 """Load the data of a recipe."""
 
 import dataclasses
+from pathlib import Path
 
 from keras_permix import zoo
 from keras_permix._typing import StrPath
@@ -26,11 +27,12 @@ def load_data(
 ) -> Dataset:
     """Load the data of a recipe, or a few samples for a smoke run.
 
-    A smoke run uses generated data. If the recipe or `data_dir` says where your images are, it
-    reads a few of them, since reading them may fail.
+    A smoke run uses generated data, or a few of your images, since reading them may fail. The
+    folder of a recipe without `data.path` may be missing then, unless `data_dir` is given.
     """
-    placed = data_dir is not None or {"path", "train"} & recipe.data.keys()
-    if smoke and not (placed and recipe.data.get("source") in task.own_sources):
+    own = recipe.data.get("source") in task.own_sources
+    given = data_dir is not None or {"path", "train"} & recipe.data.keys()
+    if smoke and not (own and (given or Path(recipe.data["name"]).is_dir())):
         dataset = task.generate(SMOKE_SAMPLES, seed=recipe.seed)
     else:
         dataset = task.load(recipe.data, data_dir, seed=recipe.seed)

@@ -37,8 +37,8 @@ def sweep(
 
     Called again with the same folder, it skips finished runs and resumes a stopped one. The folder
     receives a folder per run, and `sweep.csv` with a row per run. `sweep.png` shows the first score
-    over the values of the first key, as mean and standard deviation over the seeds, and its
-    validation over the epochs.
+    over the values of the first key, as mean and standard deviation over the seeds. It also shows
+    the validation score of each run by epoch, or the loss if the log lacks the score.
 
     Args:
         recipe: Name or path of a recipe.
@@ -129,7 +129,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> None:
-    """Draw the first score over the first key, and its validation over the epochs of each run."""
+    """Draw the first score over the first key, and the validation of each run by epoch."""
     from matplotlib.figure import Figure
 
     score = list(rows[0])[list(rows[0]).index("folder") + 1]
@@ -153,10 +153,11 @@ def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> No
     for row, log in zip(rows, logs, strict=True):
         label = ", ".join(row[key] for key in keys)
         style = {"color": colors[label]} if label in colors else {"label": label}
+        dashes = ("-", "--", ":")[[*colors, label].index(label) // 10 % 3]  # of ten colors each
         values = [float(epoch[metric]) for epoch in log]
-        [line] = curves.plot(range(1, len(log) + 1), values, marker=".", **style)
+        [line] = curves.plot(range(1, len(log) + 1), values, dashes, marker=".", **style)
         colors[label] = line.get_color()
     curves.set(xlabel="epoch", ylabel=metric)
     curves.grid(alpha=0.3)
-    curves.legend(title=", ".join(keys))
+    figure.legend(*curves.get_legend_handles_labels(), title=", ".join(keys), loc="outside right")
     save_figure(figure, path)

@@ -53,9 +53,10 @@ class ButterflyViT(ImageClassifier):
         random_order: Seed of a random order of the patches, the same for all images, as a control.
             `None`: row order.
         mean, std: Normalization per channel on the scale 0–1.
-        steps_image_size: The `image_size` for which the shift steps of the mixers were chosen. With
-            `block_size=None` and without `random_order`, they are scaled to the blocks of this
-            model; see `layers.embedding.grids`. `None`: `image_size`.
+        steps_image_size: The `image_size`, with this `patch_size`, whose grid of patches the shift
+            steps of the mixers were chosen for. With `block_size=None` and without `random_order`,
+            they are scaled to the blocks of this model; see `layers.embedding.grids`. `None`:
+            `image_size`.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
@@ -120,11 +121,15 @@ class ButterflyViT(ImageClassifier):
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the head to another number of patches, unless their order is random."""
         resized = super().transfer_weight(weight, value, source)
-        reordered = self.get_config()["random_order"] is not None
-        if reordered and weight.path == "head/kernel" and resized is not value:
+        config = self.get_config()
+        if (
+            config["random_order"] is not None
+            and weight.path == "head/kernel"
+            and resized is not value
+        ):
             raise ValueError(
-                "The head of a ButterflyViT with a `random_order` supports no other `image_size`. "
-                "Pass another `num_classes` for a new head, or `load_weights=False`. "
-                f"Received: image_size={self.get_config()['image_size']}"
+                "The head of a ButterflyViT with a `random_order` supports no other number of "
+                "patches. Pass another `num_classes` for a new head, or `load_weights=False`. "
+                f"Received: image_size={config['image_size']}, patch_size={config['patch_size']}"
             )
         return resized

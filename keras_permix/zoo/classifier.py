@@ -154,14 +154,12 @@ class ImageClassifier(Classifier):
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the embedding to another patch size, and a head on all tokens to another grid."""
-        if tuple(weight.shape) == tuple(value.shape):
-            return value
         if weight.path == "patch_embedding/projection/kernel":
             sizes = (model.get_config()["patch_size"] for model in (source, self))
             return resize_patches(value, *sizes)
-        if weight.path == "head/kernel":
-            return resize_head(value, *grid_sides(self, source))
-        return value
+        if weight.path != "head/kernel" or tuple(weight.shape) == tuple(value.shape):
+            return value
+        return resize_head(value, *grid_sides(self, source))
 
 
 def collect_arguments(

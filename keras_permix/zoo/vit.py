@@ -49,12 +49,12 @@ class ViT(ImageClassifier):
         keep_unused_params: With "mean" or "max", keep the unused class token and its position, as
             the papers' models do. Their parameter counts include them.
         mean, std: Normalization per channel on the scale 0–1.
-        steps_image_size: The `image_size` for which the shift steps of the mixers were chosen. They
-            are scaled to the grid of patches of this model; see `layers.embedding.grids`. `None`:
-            `image_size`.
+        steps_image_size: The `image_size`, with this `patch_size`, whose grid of patches the shift
+            steps of the mixers were chosen for. They are scaled to the grid of this model; see
+            `layers.embedding.grids`. `None`: `image_size`.
         layer_norm_epsilon: Epsilon of the layer normalizations.
-        position_resizing: Method to resize the position table when weights for another `image_size`
-            are loaded: "bicubic", or "nearest", which repeats rows and columns.
+        position_resizing: Method to resize the position table when weights for another number of
+            patches are loaded: "bicubic", or "nearest", which repeats rows and columns.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:

@@ -63,7 +63,7 @@ def test_untrained_preset_exits_with_error(arguments, capsys):
     output, error = capsys.readouterr()
     rule = (
         "The preset slicevit/dogs_vs_cats has no weights. Trained presets of this class: "
-        "slicevit/cifar10_small, slicevit/mnist; load the nearest by `SliceViT.from_preset("
+        "slicevit/cifar10_small, slicevit/mnist. Train it with `permix train slicevit/dogs"
     )
     assert output == "" and error.startswith(f"permix: error: {rule}")
 

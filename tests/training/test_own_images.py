@@ -103,6 +103,18 @@ def test_evaluate_preset_on_other_images(trained, tmp_path, capsys):
         assert f"new/test/top1: {np.mean(found):.2%}".replace("%", " %") in capsys.readouterr().out
 
 
+def test_evaluate_compares_folders_with_named_classes(tmp_path, capsys):
+    data = dict(name="pets", source="folder", test_fraction=0.25, labels=["tench", "spaniel"])
+    recipe = write(tmp_path, classes=("n01", "n02"))
+    train(recipe, data_dir=tmp_path, out=tmp_path / "run", verbose=0, epochs=1, data=data)
+    shutil.move(tmp_path / "pets/n01", tmp_path / "mine/tench")
+    shutil.move(tmp_path / "pets/n02", tmp_path / "mine/spaniel")
+    (tmp_path / "mine/recipe.toml").unlink()
+    words = ["evaluate", str(tmp_path / "run/preset"), "--data-path", str(tmp_path / "mine")]
+    assert main(words) == 2, "sorted folders are not in the order of the model's labels"
+    assert "--by-order" in capsys.readouterr().err
+
+
 def test_finished_run_is_not_repeated(trained):
     folder, done = trained
     again = train(folder / "mine/recipe.toml", data_dir=folder, out=folder / "run", verbose=0)
@@ -493,7 +505,7 @@ def test_smoke_run_reads_images(tmp_path):
     with pytest.raises(ValueError, match="at least two classes"):
         train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "again", verbose=0)
     done = train(recipe, smoke=True, out=tmp_path / "generated", verbose=0)
-    assert set(done.scores) == {"generated/test/top1"}, "no path of images was given"
+    assert set(done.scores) == {"generated/test/top1"}, "the current folder has no folder `pets`"
 
 
 @pytest.mark.parametrize(

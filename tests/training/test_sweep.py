@@ -73,6 +73,34 @@ def test_sweep_over_seeds(tmp_path, monkeypatch):
         sweep("cspvit/mnist", {"epochs": []}, out=tmp_path)
 
 
+def test_sweep_picture(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(MODULE, "save_figure", lambda figure, path: figures.append(figure))
+    rows = []
+    for value, seed in [("8", 0), ("8", 1), ("16", 0), ("16", 1)]:
+        row = {
+            "epochs": value,
+            "seed": str(seed),
+            "folder": f"{value}_{seed}",
+            "a/test/top1": value,
+        }
+        rows.append(row)
+        (tmp_path / row["folder"]).mkdir()
+        log = f"epoch,val_top1,val_loss\n1,0.{value},9\n2,0.5,{seed}\n"
+        (tmp_path / row["folder"] / "log.csv").write_text(log)
+    MODULE.draw_sweep(rows, ["epochs"], tmp_path / "sweep.png")
+    means, curves = figures[0].axes
+    assert means.lines[0].get_ydata().tolist() == [8, 16]
+    drawn = [line.get_ydata().tolist() for line in curves.lines]
+    assert drawn == [[0.8, 0.5], [0.8, 0.5], [0.16, 0.5], [0.16, 0.5]]
+    colors = [line.get_color() for line in curves.lines]
+    assert colors[0] == colors[1] != colors[2] == colors[3]
+    assert [text.get_text() for text in figures[0].legends[0].texts] == ["8", "16"]
+    scored = [{"a/test/f1" if "/" in key else key: row[key] for key in row} for row in rows]
+    MODULE.draw_sweep(scored, ["epochs"], tmp_path / "sweep.png")
+    assert figures[1].axes[1].get_ylabel() == "val_loss", "the log has no f1"
+
+
 def test_parse_grid():
     texts = ["a.b=1,x y, none", 'mixer={name = "csp", group_size = 2},{name = "slice_sort"}']
     assert parse_grid(texts) == {

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix.layers.embedding.images import resize_patches
 from keras_permix.zoo import ButterflyViT, CSPViT, MLPMixer, SliceViT, ViT
 from tests.harness import assert_close, load_golden, to_numpy
 from tests.zoo.models import tiny
@@ -170,16 +171,42 @@ def test_new_image_size_scales_causal_delays(tmp_path):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("model_class", [CSPViT, ButterflyViT, MLPMixer])
-def test_larger_patches_of_enlarged_images_keep_logits(model_class):
+def test_new_patch_size_scales_steps_to_new_grid(tmp_path):
+    mixer = dict(name="csp", group_size=2, shift=[0, 1, 4, 5, 8, 9, 12, 13])  # moves on 4 x 4
+    tiny(mixer=mixer).save_to_preset(tmp_path / "preset")
+    model = CSPViT.from_preset(tmp_path / "preset", patch_size=4, num_classes=5)
+    # Two rows become one. One row or column becomes a half, which is rounded to zero.
+    assert model.get_layer("block_0").mixer.shift == [0, 0, 0, 0, 2, 2, 0, 0]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("old", "new"), [(4, 2), (2, 4), (4, 3)])
+def test_resized_patches_match_least_squares(old, new):
+    """The kernel gives resized patches the old tokens, as closely as possible."""
+    rng = np.random.default_rng(0)
+    kernel = rng.normal(size=(old * old * 3, 5)).astype("float32")
+    basis = np.eye(old * old).reshape(-1, old, old).astype("float32")
+    resized = np.stack([resized_by_pillow(image, new) for image in basis]).reshape(len(basis), -1)
+    wanted, *_ = np.linalg.lstsq(resized, kernel.reshape(old * old, 15), rcond=None)
+    found = to_numpy(resize_patches(kernel, old, new)).reshape(new * new, 15)
+    assert_close(found, wanted, kind="model")
+
+
+def resized_by_pillow(image, size):
     from PIL import Image
 
+    return np.asarray(Image.fromarray(image).resize((size, size), Image.BILINEAR))
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("model_class", [CSPViT, ButterflyViT, MLPMixer])
+def test_larger_patches_of_enlarged_images_keep_logits(model_class):
     images = np.random.default_rng(0).uniform(0, 255, (1, 8, 8, 3)).astype("float32")
     enlarged = np.empty((1, 16, 16, 3), "float32")
     for row, column, channel in np.ndindex(4, 4, 3):
         patch = images[0, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2, channel]
-        larger = Image.fromarray(patch).resize((4, 4), Image.BILINEAR)
-        enlarged[0, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4, channel] = larger
+        larger = enlarged[0, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4, channel]
+        larger[:] = resized_by_pillow(patch, 4)
     model = model_class.from_preset("test")
     larger = model_class.from_preset("test", image_size=16, patch_size=4)
     assert_close(to_numpy(larger(enlarged)), to_numpy(model(images)), kind="model")

@@ -17,6 +17,7 @@ from keras_permix.data.images.folders import images_by_class
 from keras_permix.data.images.records import FileRecords, RecordSource, ResizeCrop
 from keras_permix.data.targets import target_reader
 from keras_permix.recipes.images import part_called
+from keras_permix.utils.checks import check_labels
 from keras_permix.utils.tables import shown
 
 
@@ -78,14 +79,8 @@ def folder_images(
         _check_undivided(test_fraction, splits, ("train", "test"), validation)
         parts = _divided(images_by_class(folder), folder, test_fraction, split_seed)
     dataset = _dataset(name, parts, image_size, **how)
-    if labels is None:
-        return dataset
-    if len(labels) != len(dataset.labels):
-        raise ValueError(
-            f"`labels` must name the {len(dataset.labels)} classes of {folder}, in the order of "
-            f"their folders. Received: labels={labels}"
-        )
-    return dataclasses.replace(dataset, labels=tuple(labels))
+    given = check_labels(labels, len(dataset.labels))
+    return dataclasses.replace(dataset, labels=given) if given else dataset
 
 
 def listed_images(

@@ -180,8 +180,10 @@ def resize_patches(kernel: Tensor, old: int, new: int) -> Tensor:
     Reference:
         Beyer et al., "FlexiViT: One Model for All Patch Sizes", 2023, arXiv:2212.08013, 3.4.
     """
-    inverse = ops.convert_to_tensor(np.linalg.pinv(_tents(old, new, False, np)), kernel.dtype)
-    kernel = ops.reshape(kernel, (old, old, -1, kernel.shape[1]))
+    if old == new:
+        return kernel
+    inverse = ops.convert_to_tensor(np.linalg.pinv(_tents(old, new, False, np)), "float32")
+    kernel = ops.reshape(ops.cast(kernel, "float32"), (old, old, -1, kernel.shape[1]))
     resized = ops.einsum("hy,wx,hwcd->yxcd", inverse, inverse, kernel)
     return ops.reshape(resized, (-1, kernel.shape[-1]))
 

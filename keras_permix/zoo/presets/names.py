@@ -118,20 +118,17 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
 
 
 def untrained(info: PresetInfo) -> str:
-    """Return the error message for a preset without weights, with the nearest trained preset."""
-    folder = info.name.partition("/")[0]
-    trained = [
-        name
+    """Return the error message for a preset without weights."""
+    folder, _, preset = info.name.partition("/")
+    trained = {
+        name.partition("/")[2]: name
         for name, other in list_presets().items()
         if other.has_weights and name.startswith(f"{folder}/") and not name.endswith("/test")
-    ]
-    advice = ""
-    if trained:
-        nearest = difflib.get_close_matches(info.name, trained, n=1, cutoff=0)[0].split("/")[1]
-        advice = (
-            f"Trained presets of this class: {', '.join(trained)}; load the nearest by "
-            f'`{info.class_name}.from_preset("{nearest}")`. '
-        )
+    }
+    advice = f"Trained presets of this class: {', '.join(trained.values())}. " if trained else ""
+    if similar := difflib.get_close_matches(preset, trained, n=2):
+        lines = (f'`{info.class_name}.from_preset("{name}")`' for name in similar)
+        advice += f"Load a similar one by {' or '.join(lines)}. "
     return (
         f"The preset {info.name} has no weights. {advice}Train it with `permix train {info.name}`"
     )

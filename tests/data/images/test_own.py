@@ -173,7 +173,7 @@ def test_names_of_classes(tmp_path):
     assert data.labels == ("dog", "cat")
     classes = [level // 40 for _, level in levels(data.train)]
     assert classes == [1, 1, 0], "dogs are the images of the folder n01, written second"
-    with pytest.raises(ValueError, match=r"labels=\['dog'\]"):
+    with pytest.raises(ValueError, match=r"labels=\['dog'\], 1 labels for 2 outputs"):
         folder_images("pets", 8, tmp_path, test_fraction=0.5, labels=["dog"])
 
 
