@@ -81,6 +81,7 @@ PRETRAINED = {
         "CIFAR-10, top-1", None, ("cifar10, mixers", "PatchOnlyMLPMixer"),
     ),
     "butterflymixer/cifar10": ("CIFAR-10, top-1", None, None),
+    "cspvit/imagenette": ("Imagenette, top-1", None, None),
     "cspvit/tiny_imagenet": ("Tiny ImageNet, top-1", None, None),
     "lratransformer/imdb": ("IMDB, accuracy", "lratransformer/imdb_attention", None),
     "simpletron/sst2": ("SST-2, accuracy", "simpletron/sst2_softmax", None),

@@ -362,7 +362,8 @@ def test_init_from_untrained_preset_exits_with_error(tmp_path, capsys):
     error = error_of(["train", "cspvit/mnist", "--init", "cspvit/imagenet", *run], capsys)
     rule = (
         "The preset cspvit/imagenet has no weights. Trained presets of this class: "
-        "cspvit/cifar10_small, cspvit/mnist, cspvit/tiny_imagenet. Load a similar one by "
+        "cspvit/cifar10_small, cspvit/imagenette, cspvit/mnist, cspvit/tiny_imagenet. Load a "
+        'similar one by `CSPViT.from_preset("imagenette")` or '
         '`CSPViT.from_preset("tiny_imagenet")`. Train it with `permix train'
     )
     assert rule in error
