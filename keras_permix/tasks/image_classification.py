@@ -70,6 +70,7 @@ class ImageTask(Task):
         load, own, _ = _loader(spec["name"], spec.get("source"))
         given = {"image_size": self.config["image_size"], "data_dir": data_dir, "seed": seed}
         given |= {"channels": self.channels, "predicts": self.predicts, "name": spec["name"]}
+        given["order"] = self.model.labels
         options = {key: value for key, value in spec.items() if key not in ("name", "source")}
         return load(**{key: given[key] for key in own}, **options)
 
@@ -166,5 +167,5 @@ def _loader(name, source):
     if source == "tfds":
         return data.tfds_images, own, ()
     if source == "folder":
-        return data.folder_images, (*own, "channels"), READING
-    return data.listed_images, (*own, "channels", "predicts"), READING
+        return data.folder_images, (*own, "channels", "order"), READING
+    return data.listed_images, (*own, "channels", "order", "predicts"), READING

@@ -207,7 +207,7 @@ class Task:
     def check_labels(self, dataset: Dataset, by_order: bool = False) -> None:
         """Raise a `ValueError` unless the labels of a data set match the outputs of the model.
 
-        With `by_order`, only the number of labels is compared, not their names.
+        With `by_order`, the names may differ, but not the order of the same names.
         """
         outputs, ours = self.model.output_shape[-1], tuple(self.model.labels or ())
         if len(dataset.labels) != outputs:
@@ -221,10 +221,14 @@ class Task:
             )
         pairs = zip(dataset.labels, ours, strict=False)  # empty for a model without labels
         others = [f"{n}: {a!r}, not {b!r}" for n, (a, b) in enumerate(pairs) if a != b]
-        if others and not by_order:
+        reordered = set(dataset.labels) == set(ours)
+        if others and (reordered or not by_order):
+            advice = (
+                "If only the names differ, pass `by_order=True` (`permix evaluate --by-order`). "
+            )
             raise ValueError(
                 "The classes or targets of the data must have the names and order of the model. "
-                "If only the names differ, pass `by_order=True` (`permix evaluate --by-order`). "
+                f"{'' if reordered else advice}"
                 f"Received: {dataset.name}, where {len(others)} of {outputs} names differ: "
                 f"{'; '.join(others[:10])}"
             )

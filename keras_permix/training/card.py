@@ -69,7 +69,7 @@ model = {class_name}.from_preset({preset}
 {record["keras"]} on {record["backend"]} {record["backend_version"]}, \
 {recipe.precision}, seed {recipe.seed}, \
 {f"commit {commits}" if commits else f"keras_permix {record['version']}"}.
-* Limits: the model was trained on this data set only. Use it for comparisons, tests and \
+* Limits: the model was trained for {dataset.name} only. Use it for comparisons, tests and \
 fine-tuning, not for decisions about people or safety.
 """
 

@@ -12,6 +12,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.recipes.load import format_overrides, format_value, parse_overrides, parse_value
 from keras_permix.training.data import check_data
+from keras_permix.training.model import make_model
 from keras_permix.training.preset import finished_scores
 from keras_permix.training.run import plan_run
 from keras_permix.training.run_folder import save_figure
@@ -79,6 +80,7 @@ def sweep(
         given = parse_overrides([*format_overrides(changes), *words])
         run = plan_run(recipe, option, smoke, **given)
         check_data(run.recipe)
+        make_model(run.recipe)  # so that an invalid value is found before other runs are trained
         row = dict(word.split("=", 1) for word in words)
         name = "_".join(f"{key.split('.')[-1]}={value}" for key, value in row.items())
         plans.append((run, row, re.sub(r"[^\w.=+-]+", "-", name)))

@@ -364,7 +364,7 @@ def test_init_from_untrained_preset_exits_with_error(tmp_path, capsys):
         "The preset cspvit/imagenet has no weights. Trained presets of this class: "
         "cspvit/cifar10_small, cspvit/imagenette, cspvit/mnist, cspvit/tiny_imagenet. Load a "
         'similar one by `CSPViT.from_preset("imagenette")` or '
-        '`CSPViT.from_preset("tiny_imagenet")`. Train it with `permix train'
+        '`CSPViT.from_preset("tiny_imagenet")`. To train cspvit/imagenet, run `permix train'
     )
     assert rule in error
     assert not (tmp_path / "run").exists()

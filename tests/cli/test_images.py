@@ -318,14 +318,24 @@ def test_each_file_is_opened_once(command, toys, tmp_path, monkeypatch, capsys, 
     assert sorted(hashed) == sizes
 
 
-def test_evaluate_on_other_classes_exits_with_error(monkeypatch, capsys, pixels):
+@pytest.mark.parametrize(
+    ("labels", "options", "advice"),
+    [
+        (("green", "red", "pink"), [], True),
+        (("green", "red", "blue"), [], False),  # the order is wrong, not the names
+        (("green", "red", "blue"), ["--by-order"], False),
+    ],
+)
+def test_evaluate_on_other_classes_exits_with_error(
+    labels, options, advice, monkeypatch, capsys, pixels
+):
     part = (pixels, np.zeros(len(pixels), "int32"))
-    dataset = Dataset("toys", part, part, ("green", "red", "blue"))
+    dataset = Dataset("toys", part, part, labels)
     monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
-    assert main(["evaluate", "cspvit/test", "--data", "toys"]) == 2
+    assert main(["evaluate", "cspvit/test", "--data", "toys", *options]) == 2
     error = capsys.readouterr().err
-    assert "--by-order" in error
-    assert "2 of 3 names differ: 0: 'green', not 'red'; 1: 'red', not 'green'" in error
+    assert ("--by-order" in error) == advice
+    assert "of 3 names differ: 0: 'green', not 'red'; 1: 'red', not 'green'" in error
 
 
 def test_evaluate_by_order_ignores_class_names(monkeypatch, capsys, pixels):

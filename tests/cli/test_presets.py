@@ -63,7 +63,7 @@ def test_untrained_preset_exits_with_error(arguments, capsys):
     output, error = capsys.readouterr()
     rule = (
         "The preset slicevit/dogs_vs_cats has no weights. Trained presets of this class: "
-        "slicevit/cifar10_small, slicevit/mnist. Train it with `permix train slicevit/dogs"
+        "slicevit/cifar10_small, slicevit/mnist. To train slicevit/dogs_vs_cats, run `permix train"
     )
     assert output == "" and error.startswith(f"permix: error: {rule}")
 

@@ -10,9 +10,9 @@ def images_by_class(folder):
     """Return pairs of an image and its class, from a folder per class."""
     if not folder.is_dir():
         raise FileNotFoundError(
-            "Images must be in a folder per class, inside `train/` and `test/`, or inside one "
-            "folder with `test_fraction`. The path is relative to `data_dir` (`--data-dir`) or the "
-            f"current folder. Received: no folder {folder}"
+            "Images must be in a folder per class, in one folder per part. The path is relative to "
+            "`data_dir` (`--data-dir`), or else to the current folder. "
+            f"Received: no folder {folder}"
         )
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not _hidden(p, folder))
     if not classes:

@@ -54,6 +54,7 @@ def folder_images(
         **how: `channels` (3 for RGB, 1 for grayscale) and `seed` (int ≥ 0, of the random crops).
             `skip_unreadable` (whether to skip unreadable files with a warning). `random_crop`
             (whether training images are cropped at random) and `keep` (see `ResizeCrop`).
+            `order` (names of the classes in another order than sorted; other names are ignored).
 
     Returns:
         A `Dataset` of parts `(RecordSource, None)`.
@@ -168,6 +169,7 @@ def _dataset(
     random_crop=True,
     keep=0.875,
     skip_unreadable=False,
+    order=None,
 ):
     """Return a data set of two or three parts, lists of pairs of a file and its class.
 
@@ -180,7 +182,8 @@ def _dataset(
             warn_of_missing(name, labels, found, aim, stacklevel=3)
     parts = _readable(parts, channels, skip_unreadable)
     if names is None:
-        names = tuple(sorted({label for _, label in parts[0]}))
+        classes = {label for _, label in parts[0]}
+        names = tuple(order if order and set(order) == classes else sorted(classes))
         number = {label: index for index, label in enumerate(names)}
         parts = [sorted(part, key=lambda pair: pair[1]) for part in parts]
         parts = [[(path, number[y]) for path, y in part if y in number] for part in parts]

@@ -130,7 +130,8 @@ def untrained(info: PresetInfo) -> str:
         lines = (f'`{info.class_name}.from_preset("{name}")`' for name in similar)
         advice += f"Load a similar one by {' or '.join(lines)}. "
     return (
-        f"The preset {info.name} has no weights. {advice}Train it with `permix train {info.name}`"
+        f"The preset {info.name} has no weights. {advice}"
+        f"To train {info.name}, run `permix train {info.name}`"
     )
 
 

@@ -173,6 +173,11 @@ def test_names_of_classes(tmp_path):
     assert data.labels == ("dog", "cat")
     classes = [level // 40 for _, level in levels(data.train)]
     assert classes == [1, 1, 0], "dogs are the images of the folder n01, written second"
+    data = folder_images("pets", 8, tmp_path, test_fraction=0.5, order=("n02", "n01"))
+    assert data.labels == ("n02", "n01")
+    assert [(y, level // 40) for y, level in levels(data.train)] == [(0, 0), (1, 1), (1, 1)]
+    data = folder_images("pets", 8, tmp_path, test_fraction=0.5, order=("a", "b"))
+    assert data.labels == ("n01", "n02")
     with pytest.raises(ValueError, match=r"labels=\['dog'\], 1 labels for 2 outputs"):
         folder_images("pets", 8, tmp_path, test_fraction=0.5, labels=["dog"])
 
