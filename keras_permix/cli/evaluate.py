@@ -80,7 +80,9 @@ def run(arguments):
     held_out = ", held out from training" if spec.get("test_fraction") else ""
     print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}{held_out}")
     lines = {"class": class_lines, "labels": label_lines}.get(task.predicts)
-    for line in lines(dataset.labels, *predictions) if lines else ():
+    pairs = zip(dataset.labels, task.model.labels or dataset.labels, strict=True)
+    names = [data if data == ours else f"{data} = {ours}" for data, ours in pairs]
+    for line in lines(names, *predictions) if lines else ():
         print(line)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -343,7 +343,9 @@ def test_evaluate_by_order_ignores_class_names(monkeypatch, capsys, pixels):
     dataset = Dataset("toys", (pixels, labels), (pixels, labels), ("rouge", "vert", "bleu"))
     monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
     assert main(["evaluate", "cspvit/test", "--data", "toys", "--by-order"]) == 0
-    assert "toys/test/top1: 100.00 %" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "toys/test/top1: 100.00 %" in printed
+    assert all(pair in printed for pair in ("rouge = red", "vert = green", "bleu = blue"))
 
 
 def test_evaluate_on_unknown_data_exits_with_error(capsys):
