@@ -91,6 +91,7 @@ PRETRAINED = {
     ),
 }  # fmt: skip
 BASELINES = {name: baseline for name, (_, baseline, _) in PRETRAINED.items() if baseline}
+BASELINES["cspvit/imagenette_scratch"] = "vit/imagenette"
 
 
 def summary():
