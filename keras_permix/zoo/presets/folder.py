@@ -93,8 +93,8 @@ class PresetFiles:
         if self.url is None:
             raise FileNotFoundError(
                 f"The preset must contain `{name}` ({entry['bytes']:,} bytes, SHA-256 "
-                f"{entry['sha256']}). Copy the whole preset. "
-                "The wheel of keras_permix omits large weights: install a clone with `pip install -e .`. "
+                f"{entry['sha256']}). Copy the whole preset. The wheel of keras_permix omits large "
+                "weights: install a clone with `pip install -e .`. "
                 f"Received: a folder without {self.folder / name}"
             )
         digest, url = entry["sha256"], f"{self.url}/{name}"
