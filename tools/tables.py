@@ -332,14 +332,31 @@ def gpu_ops():
         yield (row["case"].removesuffix(", huge"), row["shape"], *(row[c] or "–" for c in columns))
 
 
+# Model -> measurements of one argument of its mixer.
+ABLATIONS = {
+    "CSPViT": ("xeon/sweep_group_size", "xeon/sweep_shift"),
+    "SliceViT": ("epyc/sweep_order",),
+    "ViT": ("epyc/sweep_attention",),
+}
+
+
 def ablations():
-    """Yield a row per setting of `CSP`: accuracy of a small CSPViT on CIFAR-10's test images."""
-    yield ("argument of `CSP`", "value", "top-1, %", "top-5, %")
-    for argument in ("group_size", "shift"):
-        for row in read("xeon", f"sweep_{argument}"):
-            scores = (100 * float(row[f"cifar10/test/{score}"]) for score in ("top1", "top5"))
-            value = row[f"model.mixer.{argument}"]
-            yield (f"`{argument}`", f"`{value}`", *(f"{score:.1f}" for score in scores))
+    """Yield a row per value of an argument: accuracy of a small model on CIFAR-10's test images."""
+    yield ("model", "argument of the mixer", "value", "parameters", "top-1, %", "top-5, %", "seeds")
+    for model, files in ABLATIONS.items():
+        for file in files:
+            rows = read(*file.split("/"))
+            key = next(iter(rows[0]))
+            for value in dict.fromkeys(row[key] for row in rows):
+                own = [row for row in rows if row[key] == value]
+                scores = [
+                    [100 * float(row[f"cifar10/test/{score}"]) for row in own]
+                    for score in ("top1", "top5")
+                ]
+                cells = (in_words(mean(x), stdev(x) if len(x) > 1 else 0, len(x)) for x in scores)
+                argument, parameters = key.removeprefix("model.mixer."), int(own[0]["parameters"])
+                shown = (f"`{model}`", f"`{argument}`", f"`{value}`", f"{parameters:,}")
+                yield (*shown, *cells, len(own))
 
 
 def molecules():
