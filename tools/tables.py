@@ -334,7 +334,7 @@ def gpu_ops():
 
 # Model -> measurements of one argument of its mixer.
 ABLATIONS = {
-    "CSPViT": ("xeon/sweep_group_size", "xeon/sweep_shift"),
+    "CSPViT": ("xeon/sweep_group_size", "epyc/sweep_shift", "xeon/sweep_shift"),
     "SliceViT": ("epyc/sweep_order",),
     "ViT": ("epyc/sweep_attention",),
 }

@@ -1,6 +1,5 @@
 """Train a recipe over a grid of values and seeds, and tabulate and plot the scores."""
 
-import csv
 import itertools
 import re
 from collections.abc import Iterable
@@ -19,7 +18,7 @@ from keras_permix.training.run_folder import save_figure
 from keras_permix.training.train import train
 from keras_permix.utils.checks import check_integer
 from keras_permix.utils.files import write_text
-from keras_permix.utils.tables import format_csv
+from keras_permix.utils.tables import format_csv, parse_rows
 
 
 def sweep(
@@ -85,7 +84,8 @@ def sweep(
         name = "_".join(f"{key.split('.')[-1]}={value}" for key, value in row.items())
         plans.append((run, row, re.sub(r"[^\w.=+-]+", "-", name)))
     table = Path(out, "sweep.csv")
-    known = {row["folder"]: row for row in read_rows(table)} if table.is_file() else {}
+    found = parse_rows(table.read_bytes(), table) if table.is_file() else []
+    known = {row["folder"]: row for row in found}
     rows: list[dict[str, str]] = []
     for number, (run, row, name) in enumerate(plans, 1):
         folder = Path(out, name)
@@ -124,12 +124,6 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
     return grid
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Read a CSV file."""
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> None:
     """Draw the first score over the first key, and the validation of each run by epoch."""
     from matplotlib.figure import Figure
@@ -148,18 +142,18 @@ def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> No
     axes.grid(alpha=0.3)
     if len(lines) > 1:
         axes.legend()
-    logs = [read_rows(Path(path).parent / row["folder"] / "log.csv") for row in rows]
+    files = [Path(path).parent / row["folder"] / "log.csv" for row in rows]
+    logs = [parse_rows(file.read_bytes(), file) for file in files]
+    labels = [", ".join(row[key] for key in keys) for row in rows]
+    numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     metric = f"val_{score.split('/')[-1]}"
     metric = metric if metric in logs[0][0] else "val_loss"
-    colors: dict[str, str] = {}
-    for row, log in zip(rows, logs, strict=True):
-        label = ", ".join(row[key] for key in keys)
-        style = {"color": colors[label]} if label in colors else {"label": label}
-        dashes = ("-", "--", ":")[[*colors, label].index(label) // 10 % 3]  # of ten colors each
-        values = [float(epoch[metric]) for epoch in log]
-        [line] = curves.plot(range(1, len(log) + 1), values, dashes, marker=".", **style)
-        colors[label] = line.get_color()
+    for label, log in zip(labels, logs, strict=True):
+        number, values = numbers[label], [float(epoch[metric]) for epoch in log]
+        style = dict(color=f"C{number}", linestyle=("-", "--", ":")[number // 10 % 3])  # 10 colors
+        curves.plot(range(1, len(log) + 1), values, marker=".", **style)
     curves.set(xlabel="epoch", ylabel=metric)
     curves.grid(alpha=0.3)
-    figure.legend(*curves.get_legend_handles_labels(), title=", ".join(keys), loc="outside right")
+    shown = dict(zip(labels, curves.lines, strict=True))  # one line per label
+    figure.legend(shown.values(), shown, title=", ".join(keys), loc="outside right")
     save_figure(figure, path)

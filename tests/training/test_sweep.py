@@ -73,6 +73,12 @@ def test_sweep_over_seeds(tmp_path, monkeypatch):
         sweep("cspvit/mnist", {"epochs": []}, out=tmp_path)
 
 
+def test_invalid_value_raises_before_training(tmp_path):
+    with pytest.raises(ValueError, match="num_layers=0"):
+        sweep("cspvit/mnist", {"model.num_layers": [1, 0]}, out=tmp_path / "runs", smoke=True)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_sweep_picture(tmp_path, monkeypatch):
     figures = []
     monkeypatch.setattr(MODULE, "save_figure", lambda figure, path: figures.append(figure))
