@@ -189,7 +189,7 @@ def _unknown(preset, name, cls):
         own = [n for n in known if n.startswith(f"{cls.__name__.lower()}/")]
         names = ", ".join(own)
         hint = f" Another class has it: {', '.join(same)}." if same else ""
-        close = difflib.get_close_matches(name, own, n=1)
+        close = [] if same else difflib.get_close_matches(name, own, n=1)
     hint += f" Did you mean {' or '.join(close)}?" if close else ""
     return (
         f"`preset` must be a name ({names}), a folder that exists, or a handle like hf://….{hint} "

@@ -33,7 +33,7 @@ def refuses(preset, error, message, cls=zoo.CSPViT, **kwargs):
 def test_unknown_name_raises():
     refuses("tset", ValueError, "`preset` must be a name .*Did you mean cspvit/test.*'tset'")
     refuses("cspvit", ValueError, r"mean cspvit/\w+ or .* or cspvit/\w+\?", cls=ZooModel)
-    refuses("dogs_vs_cats", ValueError, "Another class has it: slicevit/dogs_vs_cats")
+    refuses("dogs_vs_cats", ValueError, "Another class has it: slicevit/dogs_vs_cats. Received")
     refuses("../cspvit/test", ValueError, r"Received: '\.\./cspvit/test'")
 
 
