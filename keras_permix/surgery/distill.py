@@ -1,6 +1,7 @@
 """Distill one model into another, such as attention into a permutation."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import keras
@@ -223,7 +224,14 @@ def _pairs(student, teacher, layers):
 def _state(model, layer):
     """Return the output of a layer of a functional model, by layer name or block index."""
     maps = getattr(model, "_feature_maps", [])
-    return maps[layer] if is_index(layer, len(maps)) else model.get_layer(layer).output
+    if is_index(layer, len(maps)):
+        return maps[layer]
+    layer, graph = model.get_layer(layer), getattr(model, "_functional", model)
+    nodes = chain.from_iterable(getattr(graph, "_nodes_by_depth", {}).values())
+    for node in nodes:  # `layer.output` of a nested model is in the graph of that model
+        if node.operation is layer:
+            return node.output_tensors[0]
+    return layer.output
 
 
 def _with_states(model, states):

@@ -91,7 +91,7 @@ def swap_mixer(
     def make(layer):
         """Return the layer of the new model that corresponds to `layer`."""
         if id(layer) not in swapped:
-            return _remake(layer)
+            return _copy(layer, make) if _is_graph(layer) else _remake(layer)
         arguments = {
             "dtype": layer.dtype_policy,
             "name": layer.name,
@@ -147,7 +147,7 @@ def _copy(model, make):
     """Return a copy of a model, with the layers that `make` returns."""
     if _is_graph(model):
         try:
-            return keras.models.clone_model(model, clone_function=make, recursive=True)
+            return keras.models.clone_model(model, clone_function=make)
         except (TypeError, ValueError):
             if type(model).__module__.startswith("keras."):
                 raise  # Constructors of other classes may make layers that configs do not describe.

@@ -121,6 +121,30 @@ def test_layers_of_custom_models(layers):
     assert error() < before / 3
 
 
+def test_layer_that_is_a_model():
+    keras.utils.set_random_seed(0)
+    inputs = np.random.default_rng(0).normal(size=(32, 6)).astype("float32")
+
+    def nested():
+        x, within = keras.Input((6,)), keras.Input((6,))
+        states = keras.layers.Dense(8, activation="tanh")(within)
+        body = keras.Model(within, states, name="body")
+        return keras.Model(x, keras.layers.Dense(3)(body(x)))
+
+    student, teacher = nested(), nested()
+
+    def error():
+        bodies = (model.get_layer("body") for model in (student, teacher))
+        states = (body.predict(inputs, verbose=0) for body in bodies)
+        return (np.subtract(*states) ** 2).mean()
+
+    before = error()
+    distill(
+        student, teacher, inputs, layers="body", logits=0.0, optimizer=adam(), epochs=60, verbose=0
+    )
+    assert error() < before / 3
+
+
 def test_batches_and_labels():
     keras.utils.set_random_seed(0)
     student, teacher, inputs = functional(), functional(), functional_inputs()

@@ -213,6 +213,13 @@ def test_vit_of_keras_hub():
     assert swapped(images).shape == model(images).shape
     one = swap_mixer(model, "slice_sort", layers=[1])
     assert isinstance(find_mixers(one)[0], layers.MultiHeadAttention)
+    pixels = keras.Input((8, 8, 3))
+    head = layers.Dense(2)(layers.GlobalAveragePooling1D()(model(layers.Rescaling(2.0)(pixels))))
+    whole = swap_mixer(keras.Model(pixels, head), {"name": "csp", "ragged": True})
+    assert [type(layer) for layer in find_mixers(whole)] == [CSP, CSP]
+    np.testing.assert_array_equal(
+        to_numpy(whole.get_layer(model.name)(images)), to_numpy(swapped(images))
+    )
 
 
 @pytest.mark.once
