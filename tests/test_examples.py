@@ -114,8 +114,11 @@ def test_swap_mixer():
     assert set(np.diff(counts)) == {-2 * 128 * 128} and counts[-1] == 611_978  # as CSPViT
 
 
-def test_distill():
-    printed = run("distill.py", "--smoke")
+@pytest.mark.parametrize("arguments", [[], ["--keras-hub"]], ids=["preset", "keras_hub"])
+def test_distill(arguments):
+    if arguments:
+        pytest.importorskip("keras_hub")
+    printed = run("distill.py", "--smoke", *arguments)
     assert re.findall(r"(.*): [\d.]+ % top-1", printed) == [
         "attention", "csp, swapped", "csp, distilled"
     ]  # fmt: skip
