@@ -101,7 +101,8 @@ def mixer_at(specs: Any, index: int) -> Any:
 
 def is_causal(spec: dict[str, Any]) -> bool:
     """Return whether no output token of a mixer depends on a later token."""
-    return spec["name"] == "causal_csp" or bool(spec.get("causal"))
+    forward = spec.get("bidirectional") is False
+    return spec["name"] == "causal_csp" or bool(spec.get("causal")) or forward
 
 
 def sized(spec: dict[str, Any], longest: int) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def indices(layers, names):
 def check_swappable(layer, spec):
     """Raise an error if attention does more than mix all tokens of one tensor."""
     causal = isinstance(layer, MixingLayer) and layer.is_causal
-    if causal and not is_causal(spec) and spec.get("bidirectional", True):
+    if causal and not is_causal(spec):
         raise TypeError(
             "A causal mixer can be replaced only by a causal mixer, such as "
             f'{{"name": "simple_attention", "causal": True}}. Received: {layer.name}, mixer={spec}'

@@ -199,12 +199,12 @@ def collect_arguments(
         check_choice(name, config[name], values)
     if "mixer" in config:
         mixers = config["mixer"] = check_mixers(config["mixer"], config["num_layers"], check)
-        if config.get("pooling") == "cls" and all(
-            map(is_causal, mixers if isinstance(mixers, list) else [mixers])
-        ):
+        specs = mixers if isinstance(mixers, list) else [mixers]
+        reads_first = config.get("pooling") == "cls" or "pooler" in config
+        if reads_first and all(spec is not None and is_causal(spec) for spec in specs):
             raise ValueError(
-                '`pooling="cls"` does not support causal mixers, because the class token comes '
-                f'first. Choose another `pooling`. Received: pooling="cls", mixer={mixers}'
+                "`mixer` must not be causal in all blocks, because the head reads the first token. "
+                f"Received: mixer={mixers} of {cls.__name__}"
             )
     return cls._check_config(config)
 

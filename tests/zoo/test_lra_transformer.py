@@ -110,12 +110,22 @@ def test_padding_does_not_change_logits(mixer):
     assert not np.allclose(to_numpy(call({**inputs, "tokens": other}))[0], logits[0], atol=1e-3)
 
 
-@pytest.mark.parametrize("mixer", ["causal_csp", {"name": "simple_attention", "causal": True}])
-@pytest.mark.parametrize("class_name", ["LRATransformer", "ViT"])
-def test_class_token_with_causal_mixer_raises(class_name, mixer):
-    with pytest.raises(ValueError, match="the class token comes first.*mixer="):
-        tiny(class_name, mixer=mixer, pooling="cls")
-    tiny(class_name, mixer=[mixer, "csp"], pooling="mean")
+CAUSAL = (
+    "causal_csp",
+    {"name": "simple_attention", "causal": True},
+    {"name": "damped_ema", "bidirectional": False},
+)
+
+
+@pytest.mark.parametrize("mixer", CAUSAL)
+@pytest.mark.parametrize(
+    ("class_name", "arguments"),
+    [("LRATransformer", {"pooling": "cls"}), ("ViT", {"pooling": "cls"}), ("SimpleTRON", {})],
+)
+def test_class_token_with_causal_mixer_raises(class_name, arguments, mixer):
+    with pytest.raises(ValueError, match=f"reads the first token.*mixer=.* of {class_name}"):
+        tiny(class_name, mixer=mixer, **arguments)
+    tiny(class_name, mixer=[mixer, "slice_sort"], **arguments)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "mean_of_length"])
