@@ -84,8 +84,9 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     {'epochs': 2, 'model': {'mixer': 'csp'}, 'ema': None}
     """
     values: dict[str, Any] = {}
-    # A new name replaces its table (see `merge`), so names come before other keys of the table.
-    for override in sorted(overrides, key=lambda text: not NAME_KEY.match(text)):
+    # A new name replaces its table (see `merge`), so tables come before their names, and names
+    # before other keys of the table.
+    for override in sorted(overrides, key=lambda text: (_depth(text), not NAME_KEY.match(text))):
         key, separator, text = override.partition("=")
         parts = key.strip().split(".")
         if not separator or not all(parts):
@@ -95,6 +96,10 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
             value = {part: value}
         values = merge(values, value)
     return values
+
+
+def _depth(override):
+    return override.partition("=")[0].count(".")
 
 
 def parse_value(text: str) -> Any:
@@ -136,7 +141,9 @@ def format_toml(value: Any) -> str:
 
 
 def _without_none(values):
-    """Replace the string "none" by `None`."""
+    """Replace the string "none" by `None`, but not in a list of strings."""
     if isinstance(values, dict):
         return {key: _without_none(value) for key, value in values.items()}
+    if isinstance(values, list):
+        return [_without_none(part) if isinstance(part, dict) else part for part in values]
     return None if values == NONE else values

@@ -74,6 +74,8 @@ def test_base_and_options(tmp_path):
         ("'2'", "2"),
         ("[1, 2]", [1, 2]),
         ('{ name = "csp", group_size = "none" }', {"name": "csp", "group_size": None}),
+        ('[{ name = "csp", group_size = "none" }]', [{"name": "csp", "group_size": None}]),
+        ('["none", "some"]', ["none", "some"]),
         ("1\nseed = 2", "1\nseed = 2"),
         ("", ""),
     ],
@@ -87,7 +89,7 @@ def test_format_overrides_round_trip():
         "ema": None,
         "epochs": 3,
         "data": {"name": "a b", "path": "2", "augment": True},
-        "model": {"mixer": [{"name": "csp", "group_size": 2}, "fourier"], "mean": [0.5, 1e-7]},
+        "model": {"mixer": [{"name": "csp", "group_size": None}, "fourier"], "mean": [0.5, 1e-7]},
     }
     assert parse_overrides(format_overrides(changes)) == changes
 
@@ -96,6 +98,8 @@ def test_order_of_overrides_of_a_named_table_is_free():
     words = ["model.mixer.mode=release", "model.mixer.name=slice_sort"]
     expected = {"model": {"mixer": {"name": "slice_sort", "mode": "release"}}}
     assert parse_overrides(words) == expected
+    words = ["optimizer.name=adamw", 'optimizer={name="sgd", momentum=0.5}']
+    assert parse_overrides(words) == {"optimizer": {"name": "adamw"}}
 
 
 @pytest.mark.parametrize(
