@@ -55,8 +55,6 @@ def run(arguments):
 
     if out := arguments.out:
         check_output("--out", out, endings=(".json", ".csv"))
-        if out.suffix == ".csv":
-            import_extra("matplotlib", "train", "The confusion matrix")
     check_integer("--batch-size", arguments.batch_size)  # before data are read or downloaded
     info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data, arguments.data_path)
@@ -68,6 +66,8 @@ def run(arguments):
             "`--data` must name a data set, or `--data-path` a folder or file, to score "
             f"{info.name}. Received: {spec['name']} ({error})"
         ) from error
+    if out and out.suffix == ".csv" and task.predicts == "class":
+        import_extra("matplotlib", "train", "The confusion matrix")
     dataset = task.load(spec, arguments.data_dir)
     task.check_labels(dataset, arguments.by_order)
     predictions = task.predictions(dataset.test, arguments.batch_size, verbose=True)

@@ -31,12 +31,16 @@ class Classification(Task):
         return [keras.metrics.CategoricalAccuracy(name="accuracy")]
 
     def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
-        """Return the scores of predictions, with F1 and AUC of the second of two classes."""
+        """Return the scores of predictions, with F1 and AUC of the second of two classes.
+
+        There is no AUC if all samples have the same class.
+        """
         scores = {metric.name: float(metric(targets, outputs)) for metric in self.metrics()}
         if self.num_classes == 2:
             labels = targets.argmax(-1)
             scores["f1"] = f1_score(confusion_matrix(labels, outputs.argmax(-1), 2))
-            scores["auc"] = auc_score(labels, outputs[:, 1] - outputs[:, 0])
+            auc = auc_score(labels, outputs[:, 1] - outputs[:, 0])
+            scores |= {"auc": auc} if np.isfinite(auc) else {}
         return scores
 
     def answer(self, output: np.ndarray, top: int) -> list[str]:

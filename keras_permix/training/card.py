@@ -77,8 +77,8 @@ fine-tuning, not for decisions about people or safety.
 def _mixed(model):
     """Name the mixers of a model if its configuration has any."""
     config = model.get_config()
-    specs = config.get("mixer") or config.get("attention") or []
-    specs = specs if isinstance(specs, list) else [specs]
+    specs = config.get("mixer")
+    specs = [spec for spec in (specs if isinstance(specs, list) else [specs]) if spec]
     names = dict.fromkeys(spec["name"] if isinstance(spec, dict) else spec for spec in specs)
     return f", mixer {', '.join(f'`{name}`' for name in names)}" if names else ""
 

@@ -102,7 +102,7 @@ def _check_numbers(y, model, loss):
         _warn_of_probabilities(model, name)
     if values.dtype.kind not in "biuf":
         return
-    lost = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    lost = ~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
     if lost.any():
         raise ValueError(
             f"`y` must contain finite numbers for the loss {name}. Leave out samples with unknown "

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
+from keras_permix.tasks import task_of
 from keras_permix.tasks.classification import (
     auc_score,
     class_accuracies,
     confusion_matrix,
     f1_score,
 )
+from tests.zoo.models import tiny
 
 pytestmark = pytest.mark.once
 RNG = np.random.default_rng(0)
@@ -21,6 +23,12 @@ def test_f1_is_harmonic_mean_of_precision_and_recall():
     found = f1_score(confusion_matrix(LABELS, PREDICTED, 2))
     assert found == pytest.approx(2 * precision * recall / (precision + recall))
     assert f1_score(np.array([[3, 0], [0, 0]])) == 0
+
+
+def test_one_class_has_no_auc():
+    task = task_of(tiny(num_classes=2))
+    scores = task.measure(np.eye(2)[[1, 1, 1]], np.float32([[0, 1], [1, 0], [0, 1]]))
+    assert scores == {"top1": pytest.approx(2 / 3), "f1": pytest.approx(0.8)}
 
 
 def test_auc_is_fraction_of_ordered_pairs():

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix.layers import SoftmaxAttention
 from keras_permix.zoo import CSPMEGA, MEGA
 from tests.backends import quick
 from tests.harness import assert_close, fit_once, to_numpy
@@ -274,6 +275,7 @@ def test_unsupported_streaming_raises(arguments, message):
         (dict(norm="groupnorm"), "`norm` must be one of.*'groupnorm'"),
         (dict(position_bias="sine"), "`position_bias` must be one of.*'sine'"),
         (dict(mixer="attention"), "`mixer` must be one of.*'laplace'.*'csp'.*'attention'"),
+        (dict(mixer=SoftmaxAttention()), "`mixer` must be one of.*'laplace'.*'attention'"),
         (dict(mixer={"name": "softmax", "size": 2}), "softmax accepts.*Received: .'size'"),
         (dict(mixer={"name": "csp", "group": 2}), "passed to CSP: .*group"),
         (dict(mixer="csp", causal=True), "`causal` and `chunk_size` require.*causal=True"),

@@ -102,6 +102,13 @@ def test_loss_of_probabilities_warns_once(loss, y):
     model.fit(IMAGES, y, verbose=0)
 
 
+def test_targets_of_no_sample_raise():
+    model = tiny("Graphormer", targets=1, mean=0.0)
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match=r"ambiguous(?s:.*)4(?s:.*)0"):
+        model.fit(model.make_inputs(0, 4), np.zeros((0, 1)), verbose=0)
+
+
 def test_missing_targets_raise(compiled):
     with pytest.raises(ValueError, match="`y` must contain the targets.* y=None"):
         compiled.fit(IMAGES)

@@ -234,7 +234,7 @@ PERMUTING = tuple(name for name in MIXERS if issubclass(MIXERS[name].layer, Toke
 def check_mega_mixer(mixer):
     """Check a mixer and return the name of an attention function, or a dict of another mixer."""
     if isinstance(mixer, keras.layers.Layer):
-        return check_mixer(mixer)
+        mixer = check_mixer(mixer)
     spec = check_named("mixer", mixer, (*FUNCTIONS, *PERMUTING, CUSTOM))
     if spec["name"] not in FUNCTIONS:
         return check_mixer(spec)

@@ -99,7 +99,7 @@ def _serialize_model(model: Model) -> dict[str, Any]:
             f"A preset must be of a class of keras_permix.zoo: {', '.join(MODELS)}. "
             f"Save other models with `model.save`. Received: {type(model).__module__}.{name}"
         )
-    elsewhere = {"labels", *model.asset_files}
+    elsewhere = {"labels", "trainable", *model.asset_files}
     config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
     check_plain(config, f"{model.name} (use `model.save` instead)")
     return {

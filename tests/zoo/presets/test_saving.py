@@ -108,6 +108,14 @@ def test_metadata_is_strict_json(preset):
     assert zoo.preset_info(preset).scores == {"a": 0.5}
 
 
+def test_frozen_model_loads_trainable(tmp_path):
+    model = tiny()
+    model.trainable = False
+    model.save_to_preset(tmp_path / "preset")
+    loaded = zoo.CSPViT.from_preset(tmp_path / "preset")
+    assert len(loaded.trainable_weights) == len(tiny().trainable_weights) > 0
+
+
 def test_parameter_count_excludes_merged_lora(tmp_path):
     model = tiny()
     model.get_layer("block_0").mlp_in.enable_lora(2)
