@@ -57,6 +57,7 @@ def run(arguments):
     import keras
 
     from keras_permix._version import __version__
+    from keras_permix.bench import timing
     from keras_permix.ops.backend import running
     from keras_permix.training.run import current_commit
     from keras_permix.utils.checks import check_integer, check_positive_or_none
@@ -66,7 +67,9 @@ def run(arguments):
     bench = WHAT[arguments.what]
     if arguments.device:
         check_device(arguments.device)
-    chip = chip_of(arguments.device)
+    with keras.device(arguments.device) if arguments.device else nullcontext():
+        number = timing.accelerator()
+    chip = "" if number is None else running.module("runtime").chip(number)
     left_out = () if chip else getattr(bench, "OF_ACCELERATORS", ())
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
@@ -150,16 +153,6 @@ def check_replaced(path):
             "`--out` must be a new file, or that of an earlier benchmark, which is replaced. "
             f"Received: {path}"
         )
-
-
-def chip_of(device):
-    """Return the name of the measured accelerator, or "" for a CPU."""
-    from keras_permix.ops.backend import running
-
-    kind, _, number = (device or "").lower().partition(":")
-    if kind == "cpu":
-        return ""
-    return running.module("runtime").chip(int(number or 0))
 
 
 def check_device(device):

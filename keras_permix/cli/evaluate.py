@@ -59,13 +59,7 @@ def run(arguments):
     info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data, arguments.data_path)
     task = task_of(load_preset(None, info, **parse_overrides(arguments.overrides)))
-    try:
-        task.check_data(spec)
-    except ValueError as error:
-        raise ValueError(
-            "`--data` must name a data set, or `--data-path` a folder or file, to score "
-            f"{info.name}. Received: {spec['name']} ({error})"
-        ) from error
+    task.check_data(spec)
     if out and out.suffix == ".csv" and task.predicts == "class":
         import_extra("matplotlib", "train", "The confusion matrix")
     dataset = task.load(spec, arguments.data_dir)

@@ -8,15 +8,6 @@ import shlex
 from keras_permix.cli.common import add_overrides, add_training, check_output, given_path
 from keras_permix.utils.formatting import counted
 
-# Files in the folder of a run; a smoke run has no card.
-WRITTEN = {
-    "preset": "preset",
-    "card": "README.md",
-    "log": "log.csv",
-    "curves": "curves.png",
-    "events": "tensorboard",
-}
-
 
 def add_arguments(parser):
     parser.add_argument(
@@ -58,6 +49,7 @@ def run(arguments):
     from keras_permix.training.distribute import distributed
     from keras_permix.training.preset import finished_scores
     from keras_permix.training.run import FLAGS
+    from keras_permix.training.run_folder import WRITTEN
     from keras_permix.utils.formatting import format_score
 
     given = {key: getattr(arguments, key) for key in FLAGS}

@@ -9,8 +9,13 @@ import keras
 from keras_permix.layers.mixers import check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import assign_copy
-from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices, input_shape
-from keras_permix.surgery.projections import copy_projections
+from keras_permix.surgery.mixers import (
+    check_swappable,
+    copy_projections,
+    fitting_arguments,
+    indices,
+    input_shape,
+)
 from keras_permix.surgery.zoo_models import swap_in_zoo
 from keras_permix.zoo.model import ZooModel
 

@@ -9,8 +9,12 @@ from keras_permix.layers.graph.graphormer_block import MIXERS as GRAPH_MIXERS
 from keras_permix.layers.mega.mega_block import check_mega_mixer
 from keras_permix.layers.mixers import check_mixer, mixer_at
 from keras_permix.layers.parts.wrappers import assign_copy
-from keras_permix.surgery.choice import check_swappable, fitting_arguments, indices
-from keras_permix.surgery.projections import copy_projections
+from keras_permix.surgery.mixers import (
+    check_swappable,
+    copy_projections,
+    fitting_arguments,
+    indices,
+)
 from keras_permix.utils.checks import check_named
 from keras_permix.zoo.graphormer import Graphormer
 from keras_permix.zoo.mega import MEGA

@@ -15,10 +15,6 @@ from keras_permix.tasks.task import Task
 class Classification(Task):
     """Train and score models that output a logit per class."""
 
-    @property
-    def num_classes(self) -> Any:
-        return self.config["num_classes"]
-
     def preparation(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         return partial(_one_hot, self.augment(augmentation, seed), self.num_classes)
 
@@ -59,10 +55,6 @@ class MultiLabel(Classification):
     """Train and score models that output a logit per label, any number of which apply."""
 
     predicts = "labels"
-
-    @property
-    def num_classes(self) -> None:
-        return None
 
     def of_classes(self, dataset: Dataset) -> Dataset:
         one_hot = np.eye(len(dataset.labels), dtype="float32")

@@ -45,9 +45,9 @@ class Task:
         return self.model.get_config()
 
     @property
-    def num_classes(self) -> int | None:
+    def num_classes(self) -> Any:
         """Return the number of classes, `None` for other targets."""
-        return None
+        return self.config["num_classes"] if self.predicts == "class" else None
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
@@ -105,7 +105,6 @@ class Task:
         *,
         training: bool = False,
         seed: int = 0,
-        epoch: int = 0,
         steps: int | None = None,
         augmentation: dict[str, Any] | None = None,
     ) -> Pipeline:
@@ -116,7 +115,6 @@ class Task:
             batch_size: Samples per batch.
             training: Whether to shuffle, and drop an incomplete batch. Defaults to `False`.
             seed: Integer ≥ 0. Defaults to 0.
-            epoch: First epoch. Defaults to 0.
             steps: Batches per epoch. Defaults to `None`, one pass over the data.
             augmentation: `augmentation` of a recipe. Defaults to `None`.
 
@@ -130,7 +128,6 @@ class Task:
             shuffle=training,
             drop_remainder=training,
             seed=seed,
-            epoch=epoch,
             steps=steps,
             augment=self.preparation(augmentation, seed),
         )

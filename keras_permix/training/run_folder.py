@@ -19,10 +19,14 @@ from keras_permix.utils.files import hold_folder, sweep, write_bytes, write_text
 from keras_permix.utils.tables import format_csv
 
 PATH_KEYS = ("path", "train", "test")  # keys of a recipe's `data` for files and folders
-# Names that a run writes, besides its record.
-WRITTEN = (
-    "README.md", "checkpoints", "curves.png", "log.csv", "preset", "tensorboard", TOKENIZER_FILE
-)  # fmt: skip
+# Files and folders for users; a smoke run has no card.
+WRITTEN = {
+    "preset": "preset",
+    "card": "README.md",
+    "log": "log.csv",
+    "curves": "curves.png",
+    "events": "tensorboard",
+}
 RECORD = "run.json"
 NEEDED = ("matplotlib", "tensorboard")  # for curves and events
 
@@ -113,7 +117,8 @@ def check_place(
             f'Training requires {" and ".join(absent)}: pip install "keras_permix[train]".'
         )
     path = Path(path)
-    found = [name for name in WRITTEN if _has_files(path / name)]
+    written = (*WRITTEN.values(), "checkpoints", TOKENIZER_FILE)
+    found = [name for name in written if _has_files(path / name)]
     if found and not ((path / RECORD).is_file() or has_checkpoints(path)):
         raise ValueError(
             "The `out` folder contains files that a run would overwrite. Pass another folder. "

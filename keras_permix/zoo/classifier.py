@@ -46,8 +46,8 @@ TASK_NAMES = {
 class Classifier(NamedOutputs, ZooModel):
     """Build a `ZooModel` with one logit per class or label, or one number per target.
 
-    A subclass takes `num_classes`, names its last layer with weights "head", and defines
-    `input_kind`. By default, its inputs are images, which the layer "preprocessor" resizes.
+    A subclass takes `num_classes`, and names its last layer with weights "head". By default, its
+    inputs are images, which the layer "preprocessor" resizes.
 
     Args:
         inputs, outputs, feature_maps, config, dtype, kwargs: As in `ZooModel`.
@@ -97,7 +97,7 @@ class Classifier(NamedOutputs, ZooModel):
     @classmethod
     def input_kind(cls, config: dict[str, Any]) -> str:
         """Return the kind of inputs of a configuration: "image", "text" or "pair"."""
-        raise NotImplementedError(f"{cls.__name__} must define `input_kind`.")
+        return "image"
 
     @classmethod
     def task_for(cls, config: dict[str, Any]) -> str:
@@ -143,10 +143,6 @@ class ImageClassifier(Classifier):
     """
 
     default_classes = 10
-
-    @classmethod
-    def input_kind(cls, config: dict[str, Any]) -> str:
-        return "image"
 
     @classmethod
     def _check_config(cls, config: dict[str, Any]) -> dict[str, Any]:
@@ -213,8 +209,6 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     """Check the sizes of images and patches, and return "mean" and "std" as floats per channel."""
     channels = config["channels"]
     mean, std = (check_floats(key, config[key], channels, "channel") for key in ("mean", "std"))
-    if min(std) <= 0:
-        raise ValueError(f"`std` must contain positive numbers. Received: std={std!r}")
     key = "patch_sizes" if "patch_sizes" in config else "patch_size"
     for name in ("image_size", "steps_image_size"):
         size = config.get(name)

@@ -207,7 +207,7 @@ def test_load_preset_with_new_image_size_and_head():
             dict(hidden_dim=0),
             "`hidden_dim` must be a positive integer or None.*=0",
         ),
-        ("PatchOnlyMLPMixer", dict(std=(0, 1, 1)), "`std` must contain positive numbers.*std="),
+        ("PatchOnlyMLPMixer", dict(std=(0, 1, 1)), "`std` must be a positive number.*std="),
     ],
 )
 def test_invalid_argument_raises(class_name, arguments, message):

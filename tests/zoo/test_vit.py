@@ -247,7 +247,7 @@ def test_plain_image_has_same_logits_at_any_size():
         (dict(dropout=2), r"`dropout` must be in \[0, 1\).*dropout=2"),
         (dict(dropout="a"), r"`dropout` must be in \[0, 1\).*dropout='a'"),
         (dict(image_size=(64, 32)), r"`image_size` must be a positive.*image_size=\(64, 32\)"),
-        (dict(std=(0, 0, 0)), "`std` must contain positive numbers.*std="),
+        (dict(std=(0, 0, 0)), "`std` must be a positive number.*std="),
         (dict(mean=0.5), "`mean` must contain one finite value per channel.*mean=0.5"),
         (dict(mean=(0.5, 0.5, np.nan)), "`mean` must contain one finite value.*nan"),
         (dict(layer_norm_epsilon=-1), "`layer_norm_epsilon` must be a positive number.*-1"),

@@ -13,7 +13,7 @@ import numpy as np
 from keras_permix._typing import Labels, Model, StrPath
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import plain
-from keras_permix.zoo.presets.folder import CONFIG_FILE, METADATA_FILE, WEIGHTS_FILE
+from keras_permix.zoo.presets.folder import WEIGHTS_FILE
 from keras_permix.zoo.presets.names import PresetInfo, check_arguments, find_preset, untrained
 from keras_permix.zoo.presets.transfer import HARMLESS, transfer_weights, warn_of_changes
 from keras_permix.zoo.registry import MODELS
@@ -55,7 +55,8 @@ def load_preset(
     changed = {key: value for key, value in overrides.items() if config.get(key) != value}
     if load_weights and info.files:
         harmless = changed.keys() <= HARMLESS
-        stored = model = _build_stored(info, {**config, **overrides} if harmless else config)
+        chosen = {**config, **overrides} if harmless else config
+        stored = model = running.made_to_be_read(lambda: model_class.from_config(chosen))
         content = info.files.content(WEIGHTS_FILE)
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
         if not harmless:
@@ -99,18 +100,6 @@ def _with_own_mixer(config, changes):
     return changes
 
 
-def _build_stored(info, config):
-    """Build the model of a preset, which must have the listed number of parameters."""
-    cls = MODELS[info.class_name]
-    model = running.made_to_be_read(lambda: cls.from_config(config))
-    if model.count_params() != info.parameters:
-        raise ValueError(
-            f"The `parameter_count` of {info.files.folder / METADATA_FILE} must be that of the "
-            f"model in its {CONFIG_FILE}, {model.count_params()}. Received: {info.parameters}"
-        )
-    return model
-
-
 class _WeightsFile(io.BytesIO):
     """Name a file in memory with the extension that Keras requires."""
 
@@ -145,9 +134,7 @@ def load_weights_content(model: Model, content: bytes, path: StrPath) -> None:
         ) from error
 
 
-def check_finite_weights(
-    model: Model, remedy: str = "Train again from an earlier checkpoint"
-) -> None:
+def check_finite_weights(model: Model, remedy: str) -> None:
     """Check that a model has no weights of NaN or infinity; an error gives `remedy` as advice."""
     for weight in model.weights:
         if "float" in keras.backend.standardize_dtype(weight.dtype):

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import inspect
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from keras_permix._typing import StrPath
@@ -174,8 +174,19 @@ def _info(name, folder):
 
 
 def _info_of_files(name, files):
-    spec = files.json(CONFIG_FILE)
-    return PresetInfo(name, model_class(spec, files.folder / CONFIG_FILE).__name__, files)
+    """Return the `PresetInfo` of a preset's files, and check its configuration."""
+    spec, path = files.json(CONFIG_FILE), files.folder / CONFIG_FILE
+    class_name, module, registered = (spec.get(key) for key in OBJECT_KEYS)
+    right = module == "keras_permix.zoo" and registered == f"keras_permix>{class_name}"
+    known = isinstance(class_name, str) and class_name in MODELS
+    if not known or not right or not isinstance(spec.get("config"), dict):
+        raise ValueError(
+            "The configuration of a preset must be of a class of keras_permix.zoo "
+            f"({', '.join(MODELS)}). Received: {path} with class_name={class_name!r}, "
+            f"module={module!r}, registered_name={registered!r}"
+        )
+    check_plain(spec["config"], path)
+    return PresetInfo(name, class_name, files)
 
 
 def _unknown(preset, name, cls):
@@ -197,21 +208,6 @@ def _unknown(preset, name, cls):
     )
 
 
-def model_class(spec: Any, path: StrPath) -> type[Any]:
-    """Return the class that a `config.json` names, and check its configuration."""
-    name, module, registered = (spec.get(key) for key in OBJECT_KEYS)
-    right = module == "keras_permix.zoo" and registered == f"keras_permix>{name}"
-    known = isinstance(name, str) and name in MODELS
-    if not known or not right or not isinstance(spec.get("config"), dict):
-        raise ValueError(
-            "The configuration of a preset must be of a class of keras_permix.zoo "
-            f"({', '.join(MODELS)}). Received: {path} with class_name={name!r}, "
-            f"module={module!r}, registered_name={registered!r}"
-        )
-    check_plain(spec["config"], path)
-    return MODELS[name]
-
-
 def check_plain(value: Any, path: StrPath) -> None:
     """Raise ValueError if a configuration names objects other than dtype policies."""
     if not isinstance(value, dict | list):
@@ -228,16 +224,10 @@ def check_plain(value: Any, path: StrPath) -> None:
         check_plain(part, path)
 
 
-def arguments(cls: type[Any]) -> list[str]:
-    """Return the names of the arguments that a model takes."""
-    names = inspect.signature(cls.__init__).parameters
-    own = (name for name in names if name not in ("self", "kwargs"))
-    return [*own, *cls.head_arguments, "labels", "name", "trainable"]
-
-
-def check_arguments(cls: type[Any], given: Iterable[str]) -> None:
+def check_arguments(cls: type[Any], given: Collection[str]) -> None:
     """Raise ValueError for unknown arguments of a model, with hints about those of mixers."""
-    known, given = arguments(cls), list(given)
+    own = inspect.signature(cls.__init__).parameters.keys() - {"self", "kwargs"}
+    known = own | {*cls.head_arguments, "labels", "name", "trainable"}
     try:
         check_names(cls.__name__, given, known)
     except ValueError as error:

@@ -19,7 +19,6 @@ FITTED = {
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),
 }
-SHOWN = 200  # characters of an argument in a warning
 
 
 def transfer_weights(
@@ -65,7 +64,7 @@ def warn_of_changes(config: dict[str, Any], changed: dict[str, Any]) -> None:
     """Warn about changed arguments for which the weights must be trained again."""
     units = {"mean", "std", "target_units"} if "targets" in config else set()
     differing = [
-        f"{key}={_short(value)} instead of {_short(config.get(key))}"
+        f"{key}={value!r:.200} instead of {config.get(key)!r:.200}"
         for key, value in changed.items()
         if key not in HARMLESS | FITTED | units and _trained(value) != _trained(config.get(key))
     ]
@@ -84,8 +83,3 @@ def _trained(value):
     if isinstance(value, tuple | list):  # of numbers, or of mixers
         return [_trained({"name": part} if isinstance(part, str) else part) for part in value]
     return value
-
-
-def _short(value):
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

@@ -1,5 +1,7 @@
 """Test presets loaded with overrides: head, image size, dtype and fresh weights."""
 
+from inspect import signature
+
 import keras
 import numpy as np
 import pytest
@@ -7,7 +9,6 @@ import pytest
 from keras_permix import zoo
 from keras_permix.data import load_sheet
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
-from keras_permix.zoo.presets.names import arguments
 from tests.harness import ROOT
 from tests.zoo.models import TINY, logits, tiny, weights
 
@@ -37,7 +38,8 @@ def resized_grid(rows, size, new_size):
 
 @pytest.mark.once
 @pytest.mark.parametrize(
-    "name", [name for name in TINY if "num_classes" in arguments(zoo.MODELS[name])]
+    "name",
+    [name for name in TINY if "num_classes" in signature(zoo.MODELS[name].__init__).parameters],
 )
 def test_num_classes_changes_only_the_head(name, tmp_path):
     tiny(name).save_to_preset(tmp_path / "preset")
