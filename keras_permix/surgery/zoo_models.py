@@ -18,7 +18,7 @@ from keras_permix.surgery.mixers import (
 from keras_permix.utils.checks import check_named
 from keras_permix.zoo.graphormer import Graphormer
 from keras_permix.zoo.mega import MEGA
-from keras_permix.zoo.presets.transfer import transfer_trainable
+from keras_permix.zoo.presets.transfer import remake
 
 
 def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
@@ -38,20 +38,20 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
         changes: dict[str, Any] = {"mixer": specs}
         if not any(isinstance(spec, str) for spec in specs):
             changes["chunk_size"] = None  # requires attention
-        new = _remake(model, changes)
+        new = remake(model, changes)
         for index in chosen:
             _carry_gates(*(_block(one, index) for one in (model, new)))
         return new
     if isinstance(model, Graphormer):
         spec = check_named("mixer", mixer, GRAPH_MIXERS)
         specs = [spec if index in chosen else old for index, old in enumerate(specs)]
-        return _remake(model, {"mixer": specs})
+        return remake(model, {"mixer": specs})
     spec = check_mixer(mixer)
     old = {index: _mixer(model, index) for index in chosen}
     for index, layer in old.items():
         check_swappable(layer, spec)
         specs[index] = {**fitting_arguments(layer, spec), **spec}
-    new = _remake(model, {"mixer": specs})
+    new = remake(model, {"mixer": specs})
     for index, layer in old.items():
         copy_projections(_mixer(new, index), layer)
     return new
@@ -65,19 +65,6 @@ def _mixer(model, index):
     """Return the mixer of a block, or of the block inside a butterfly."""
     block = _block(model, index)
     return getattr(block, "block", block).mixer
-
-
-def _remake(model, changes):
-    """Return a model with changed arguments, and copy the weights that match by path and shape."""
-    new = type(model).from_config({**model.get_config(), **changes})
-    weights = {weight.path: weight for weight in model.weights}
-    transfer_trainable(model, new, new_head=False)
-    for weight in new.weights:
-        old = weights.get(weight.path)
-        if old is not None and tuple(old.shape) == tuple(weight.shape):
-            assign_copy(weight, old)
-            weight.trainable = old.trainable
-    return new
 
 
 def _carry_gates(old, new):

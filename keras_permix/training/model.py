@@ -10,13 +10,12 @@ import keras
 from keras_permix import zoo
 from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
-from keras_permix.layers.parts.wrappers import assign_copy
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import find_preset
-from keras_permix.zoo.presets.transfer import transfer_trainable
+from keras_permix.zoo.presets.transfer import remake
 
 
 def with_class(recipe: Recipe) -> Recipe:
@@ -95,13 +94,7 @@ def fit_outputs(model: Model, recipe: Recipe, dataset: Dataset) -> Model:
     task, config = task_of(model), model.get_config()
     found = {**task.domain(dataset), **({} if same else task.scale(dataset))}
     found = {k: v for k, v in found.items() if k not in recipe.model and v != config[k]}
-    if not found:
-        return model
-    scaled = type(model).from_config({**config, **found})
-    for weight, known in zip(scaled.weights, model.weights, strict=True):
-        assign_copy(weight, known)
-    transfer_trainable(model, scaled, new_head=False)
-    return scaled
+    return remake(model, found) if found else model
 
 
 def take_assets(model: Model, folder: StrPath) -> None:

@@ -16,10 +16,10 @@ from keras_permix.layers.blocks.simple_attention_block import SimpleAttentionBlo
 from keras_permix.layers.embedding.positions import PositionEmbedding
 from keras_permix.layers.mixers import check_mixer_or_none, make_mixer, mixer_at, sized
 from keras_permix.layers.parts.masks import with_first
-from keras_permix.layers.parts.wrappers import Embedding, assign_copy, make_dropout
+from keras_permix.layers.parts.wrappers import Embedding, make_dropout
 from keras_permix.ops.simple_attention import SCALES
 from keras_permix.zoo.classifier import collect_arguments, logits_of, pool_tokens
-from keras_permix.zoo.presets.transfer import transfer_trainable
+from keras_permix.zoo.presets.transfer import remake
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier, join_pairs, sequence_inputs
 
@@ -216,7 +216,7 @@ class SimpleTRON(SequenceClassifier):
             freeze: Whether to freeze the projections to queries, keys and values.
 
         Returns:
-            A new model of this class. Frozen layers stay frozen, except the head.
+            A new model of this class. Frozen layers stay frozen.
 
         Raises:
             ValueError: for an unknown name, or if the new model lacks weights of this one, such as
@@ -232,19 +232,12 @@ class SimpleTRON(SequenceClassifier):
         Reference:
             Yorsh et al., "SimpleTRON", 2022.
         """
-        config = {**self.get_config(), "variant": variant}
-        del config["name"], config["trainable"]
-        model = type(self).from_config(config)
-        values = {weight.path: weight for weight in self.weights}
-        if lost := values.keys() - {weight.path for weight in model.weights}:
+        model = remake(self, {"variant": variant, "name": None, "trainable": True})
+        if lost := {w.path for w in self.weights} - {w.path for w in model.weights}:
             raise ValueError(
                 "The new model must have all weights of this one. Merge LoRA, and keep the output "
                 f"projection. Received: variant={variant!r}, without {sorted(lost)[:4]}"
             )
-        for weight in model.weights:
-            if weight.path in values:
-                assign_copy(weight, values[weight.path])
-        transfer_trainable(self, model)
         for layer in model.layers:
             if freeze and isinstance(layer, MixerBlock) and hasattr(layer.mixer, "qkv_dense"):
                 layer.mixer.qkv_dense.trainable = False

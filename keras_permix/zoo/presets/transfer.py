@@ -60,6 +60,19 @@ def transfer_trainable(source: Model, target: Model, new_head: bool = True) -> N
         layer.trainable = trainable.get(layer.path, True) or (new_head and layer.name == "head")
 
 
+def remake(model: Model, changes: dict[str, Any]) -> Model:
+    """Return a model with changed arguments, and copy the weights that match by path and shape."""
+    new = type(model).from_config({**model.get_config(), **changes})
+    weights = {weight.path: weight for weight in model.weights}
+    transfer_trainable(model, new, new_head=False)
+    for weight in new.weights:
+        old = weights.get(weight.path)
+        if old is not None and tuple(old.shape) == tuple(weight.shape):
+            assign_copy(weight, old)
+            weight.trainable = old.trainable
+    return new
+
+
 def warn_of_changes(config: dict[str, Any], changed: dict[str, Any]) -> None:
     """Warn about changed arguments for which the weights must be trained again."""
     units = {"mean", "std", "target_units"} if "targets" in config else set()
