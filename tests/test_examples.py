@@ -136,7 +136,6 @@ def test_another_size():
 WAYS = {
     "torch": ("plain", "lora", "ema", "bfloat16", "float16", "remat"),
     "jax": ("compiled",),
-    "tensorflow": ("ema",),
 }
 
 
