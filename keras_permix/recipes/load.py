@@ -81,7 +81,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     Example:
 
     >>> parse_overrides(["epochs=2", "model.mixer=csp", "ema=none"])
-    {'epochs': 2, 'model': {'mixer': 'csp'}, 'ema': None}
+    {'epochs': 2, 'ema': None, 'model': {'mixer': 'csp'}}
     """
     values: dict[str, Any] = {}
     # A new name replaces its table (see `merge`), so tables come before their names, and names
