@@ -31,9 +31,9 @@ except (ImportError, AttributeError) as error:  # no KerasHub, or another versio
     ) from error
 
 from keras_permix._typing import DType, Model
+from keras_permix.recipes.find import known_presets
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.presets.names import list_presets
 from keras_permix.zoo.registry import MODELS
 
 __all__ = ["PermixBackbone", "PermixImageClassifier"]
@@ -170,7 +170,7 @@ class _Loader(PresetLoader):
 
 def _loader_of(preset):
     """Return a loader for zoo presets, and KerasHub's loader for others."""
-    if str(preset) in list_presets():
+    if str(preset) in known_presets():
         return _Loader(preset, {})
     if check_file_exists(preset, CONFIG_FILE):
         config = load_json(preset, CONFIG_FILE)

@@ -82,6 +82,8 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
             f"Received: inputs of shapes {_shapes(inputs)}"
         )
     rules = {**dict.fromkeys(FREE, lambda layer, x, y: 0), **RULES, **(rules or {})}
+    if not model.built:
+        model(inputs, training=False)  # Layers may be made, and are called to build the model.
     layers = list(model._flatten_layers())
     # The softmax of Keras' attention, which not all backends call, is counted with the attention.
     counted = {id(layer._softmax) for layer in layers if type(layer) in RULES_OF_TWO}

@@ -80,6 +80,8 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
     >>> [(one.name, one.kind, one.map.shape) for one in maps]
     [('block_0/mixer', 'permutation', (16, 16)), ('block_1/mixer', 'permutation', (16, 16))]
     """
+    if not model.built:
+        model(inputs, training=False)  # Layers may be made, and are called to build the model.
     calls: list[tuple[Any, dict[str, Any]]] = []
     with contextlib.ExitStack() as stack:
         for layer in _mixers(model):
@@ -106,9 +108,14 @@ def _map_of(layer, given):
     maps, kind = _exact(layer, given, mask)
     mask = None if mask is None else ops.convert_to_numpy(mask).astype(bool)
     if maps is None:
-        tokens = ops.convert_to_numpy(ops.cast(first, "float32"))
+        grid = ops.convert_to_numpy(ops.cast(first, "float32"))
+        tokens = grid.reshape(len(grid), -1, grid.shape[-1])
         masked = {} if mask is None else {"mask": mask}
-        maps, kind = _influences(lambda x: layer(x, **masked), tokens), "measured"
+
+        def mixed(x):
+            return ops.reshape(layer(x.reshape(-1, *grid.shape[1:]), **masked), x.shape)
+
+        maps, kind = _influences(mixed, tokens), "measured"
     if mask is not None and mask.ndim > 2:
         mask = mask.reshape(len(mask), -1)
     maps = ops.convert_to_numpy(ops.cast(maps, "float32"))

@@ -62,7 +62,13 @@ def parse(argv, load):
         verb.add_argument(
             "--traceback", action="store_true", help="print the full traceback of an error"
         )
-    return parser.parse_args(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    # argparse ends a list of inputs at an option, and an empty list even before one.
+    if rest and (not hasattr(arguments, "inputs") or any(word[0:1] == "-" for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        arguments.inputs += rest
+    return arguments
 
 
 def add_overrides(parser, text):

@@ -57,7 +57,7 @@ def run(arguments):
         check_output("--out", out, endings=(".json", ".csv"))
     check_integer("--batch-size", arguments.batch_size)  # before data are read or downloaded
     info = preset_info(arguments.preset)
-    spec = data_of(info, arguments.data, arguments.data_path)
+    spec = data_of(info, arguments.data, arguments.data_path, arguments.data_dir)
     task = task_of(load_preset(None, info, **parse_overrides(arguments.overrides)))
     task.check_data(spec)
     if out and out.suffix == ".csv" and task.predicts == "class":
@@ -73,11 +73,10 @@ def run(arguments):
         print(f"{key}: {format_score(key, value)}")
     held_out = ", held out from training" if spec.get("test_fraction") else ""
     print(f"scored: {counted(size_of(dataset.test[0]), 'sample')}{held_out}")
-    lines = {"class": class_lines, "labels": label_lines}.get(task.predicts)
     pairs = zip(dataset.labels, task.model.labels or dataset.labels, strict=True)
     names = [data if data == ours else f"{data} = {ours}" for data, ours in pairs]
-    for line in lines(names, *predictions) if lines else ():
-        print(line)
+    if task.predicts != "values":
+        print(*score_lines(names, task.predicts, *predictions), sep="\n")
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".csv":
@@ -87,41 +86,29 @@ def run(arguments):
     return 0
 
 
-def class_lines(names, targets, logits):
-    """Yield lines with the accuracy per class, or of the classes with the lowest accuracy."""
-    from keras_permix.tasks.classification import class_accuracies, confusion_matrix
+def score_lines(names, predicts, targets, outputs):
+    """Yield lines with the scores of each class or label, or of those with the lowest ones."""
+    from keras_permix.tasks.classification import class_accuracies, confusion_matrix, label_scores
 
-    confusion = confusion_matrix(targets.argmax(-1), logits.argmax(-1), len(names))
-    accuracies, totals = class_accuracies(confusion), confusion.sum(axis=1)
-    order, title = range(len(names)), "accuracy per class"
+    if predicts == "class":
+        confusion = confusion_matrix(targets.argmax(-1), outputs.argmax(-1), len(names))
+        scores, totals = class_accuracies(confusion), confusion.sum(axis=1)
+        cells = [f"{100 * score:6.2f} %  of" if score >= 0 else "     –   of" for score in scores]
+        title, lowest = "accuracy per class", "classes with the lowest accuracy"
+    else:
+        scores, auc = label_scores(targets, outputs)
+        totals = targets.sum(axis=0)
+        cells = [f"{one:.4f}  {two:.4f} " for one, two in zip(scores, auc, strict=True)]
+        title, lowest = "F1 and AUC per label", "labels with the lowest F1"
+    order = list(range(len(names)))
     if len(names) > MOST_CLASSES:
-        order = _worst([n for n in order if totals[n]], accuracies)
-        title = f"the {len(order)} classes with the lowest accuracy"
+        known = (n for n in order if scores[n] >= 0)  # not NaN
+        order = sorted(known, key=lambda n: scores[n])[:MOST_CLASSES]
+        title = f"the {len(order)} {lowest}"
     yield f"{title}:"
     width = max(len(names[n]) for n in order)
     for n in order:
-        share = f"{100 * accuracies[n]:6.2f} %" if totals[n] else "     – "
-        yield f"  {names[n]:{width}}  {share}  of {counted(int(totals[n]), 'sample')}"
-
-
-def label_lines(names, targets, logits):
-    """Yield lines with F1 and AUC per label, or of the labels with the lowest F1."""
-    from keras_permix.tasks.classification import label_scores
-
-    f1, auc = label_scores(targets, logits)
-    order, title = range(len(names)), "F1 and AUC per label"
-    if len(names) > MOST_CLASSES:
-        order = _worst(order, f1)
-        title = f"the {len(order)} labels with the lowest F1"
-    yield f"{title}:"
-    width = max(len(names[n]) for n in order)
-    for n in order:
-        count = counted(int(targets[:, n].sum()), "sample")
-        yield f"  {names[n]:{width}}  {f1[n]:.4f}  {auc[n]:.4f}  {count}"
-
-
-def _worst(order, scores):
-    return sorted(order, key=lambda n: scores[n])[:MOST_CLASSES]
+        yield f"  {names[n]:{width}}  {cells[n]} {counted(int(totals[n]), 'sample')}"
 
 
 def write_predictions(out, dataset, predicts, targets, outputs):
@@ -175,13 +162,13 @@ def _write_confusion(out, names, labels, predicted):
 
 
 def _write_rows(path, header, rows):
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
 
 
-def data_of(info, name=None, path=None):
+def data_of(info, name=None, path=None, data_dir=None):
     """Return the data to score with the preset `info`, in the form of a recipe's `data`.
 
     By default, this is the data set of the preset. `name` is another data set, `path` a folder of
@@ -196,9 +183,10 @@ def data_of(info, name=None, path=None):
     if path is not None:
         files = [options[key] for key in ("path", "train") if isinstance(options.get(key), str)]
         in_one = options.get("test") in (None, options.get("train"))
-        if in_one and Path(path).resolve() in [Path(file).resolve() for file in files]:
+        if in_one and Path(path).resolve() in [Path(data_dir or ".", f).resolve() for f in files]:
             return {"name": own, **options}
-        found = task.data_at(Path(path), options) if Path(path).exists() else None
+        at = Path(path).absolute() if data_dir else Path(path)  # not relative to `data_dir`
+        found = task.data_at(at, options) if at.exists() else None
         if found is None:
             raise ValueError(
                 f"`--data-path` must be a folder or file of data for {task.name}. Received: {path}"

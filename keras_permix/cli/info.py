@@ -13,6 +13,7 @@ from keras_permix.recipes.load import parse_overrides
 
 METADATA_KEYS = ("data", "data_options", "command", "commit", "license")
 RECIPE_KEYS = ("epochs", "batch_size", "precision")
+LONGEST = 200  # characters of an argument
 
 
 def add_arguments(parser):
@@ -164,4 +165,5 @@ def _planned(name, of):
 def _plain(key, value):
     if key == "dtype" and isinstance(value, dict):
         return value["config"].get("name", "quantized layer by layer")
-    return json.dumps(value)
+    text = json.dumps(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"  # A tokenizer is long.

@@ -47,20 +47,21 @@ def run(arguments):
     task = task_of(load_preset(None, arguments.preset))
     groups = read_inputs(task, arguments.inputs, arguments.source)
     progress = Progbar(len(groups), verbose=1 if out else 0)
-    rows = []
+    rows, failed = [], False
     try:
         for group in groups:
             row, lines = {"input": "\t".join(group)}, []
             try:
                 (output,) = running.outputs_of(task.model, task.read(group))
                 if out:
-                    row |= task.record(output, arguments.top)
+                    values = task.record(output, arguments.top).items()
+                    row |= {f"output {k}" if k in ("input", "error") else k: v for k, v in values}
                 else:
                     answer = task.answer(output, arguments.top)
                     lines = [" ".join(group), *(f"  {printable(line)}" for line in answer)]
             except ValueError as error:
                 say_error(error)
-                row["error"] = printable(error)
+                row["error"], failed = printable(error), True
             rows.append(row)
             for line in lines:
                 print(line)
@@ -68,7 +69,7 @@ def run(arguments):
     finally:
         if out:
             write_rows(out, rows)
-    return 1 if any("error" in row for row in rows) else 0
+    return int(failed)
 
 
 def read_inputs(task, words, source):
@@ -88,7 +89,7 @@ def read_inputs(task, words, source):
             f"a header. Received: {source}"
         )
     if source:
-        lines = source.read_text(encoding="utf-8-sig").splitlines()
+        lines = source.read_text(encoding="utf-8-sig").split("\n")
         groups += [line.split("\t") if size > 1 else [line] for line in lines if line.strip()]
         if wrong := [group for group in groups if len(group) != size]:
             raise ValueError(
@@ -111,7 +112,7 @@ def read_inputs(task, words, source):
 
 def write_rows(path, rows):
     """Write rows as CSV or JSON lines, depending on the file name extension."""
-    from keras_permix.utils.files import write_text
+    from keras_permix.utils.files import write_bytes
     from keras_permix.utils.tables import format_csv
 
     if path.suffix == ".csv":
@@ -119,4 +120,4 @@ def write_rows(path, rows):
     else:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # Names may not be in UTF-8.

@@ -42,8 +42,8 @@ def run(arguments):
         verbose=arguments.verbose,
         **parse_overrides([*arguments.overrides, *epochs]),
     )
-    header = [key for key in rows[0] if key != "folder"]
-    print(format_table(header, [[row[key] for key in header] for row in rows]))
+    header = list(dict.fromkeys(key for row in rows for key in row if key != "folder"))
+    print(format_table(header, [[row.get(key, "") for key in header] for row in rows]))
     for name in ("sweep.csv", "sweep.png"):
         print(f"{name}: {arguments.out / name}")
     return 0

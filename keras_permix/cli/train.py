@@ -52,8 +52,7 @@ def run(arguments):
     from keras_permix.training.run_folder import WRITTEN
     from keras_permix.utils.formatting import format_score
 
-    given = {key: getattr(arguments, key) for key in FLAGS}
-    short = [f"{key}={value}" for key, value in given.items() if value is not None]
+    short = [f"{k}={v}" for k in FLAGS if (v := getattr(arguments, k)) is not None]
     if arguments.skip_unreadable:
         short.append("data.skip_unreadable=true")
     changes = parse_overrides([*arguments.overrides, *short])

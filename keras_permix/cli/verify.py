@@ -38,18 +38,16 @@ def run(arguments):
         for preset in arguments.presets:
             print(json.dumps(verify_here(preset)), flush=True)
         return 0
-    from keras_permix._backend import installed_backends
-    from keras_permix.utils.checks import check_choice
+    from keras_permix._backend import check_installed, installed_backends
     from keras_permix.zoo import list_presets
 
-    installed = installed_backends()
     for backend in arguments.backends or []:
-        check_choice("--backend", backend, installed)
+        check_installed("--backend", backend)
     presets = arguments.presets or [
         name for name, info in list_presets().items() if info.has_weights
     ]
     rows, problems = [], []
-    for backend in arguments.backends or installed:
+    for backend in arguments.backends or installed_backends():
         number = counted(len(presets), "preset")
         print(f"{backend}: {number}", file=sys.stderr, flush=True)
         for result in verify_on(backend, presets):

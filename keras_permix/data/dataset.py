@@ -42,6 +42,10 @@ class Dataset:
     labels: tuple[str, ...]
     validation: tuple[Any, Any] | None = None
 
+    def __post_init__(self) -> None:
+        if self.validation is not None and not size_of(self.validation[0]):
+            object.__setattr__(self, "validation", None)
+
 
 class Source:
     """Hold samples with targets; base class of the sources that `Pipeline` reads by batches.

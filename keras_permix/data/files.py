@@ -97,23 +97,24 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
     else:
         folder, names = Path(data_dir or "."), (train, test)
         files = Files(train, test, splits)
-    rows = {name: files.read(folder / name) for name in dict.fromkeys(names)}
-    parts = [
-        [row for row in rows[name] if split is None or row.get("split") == split]
-        for name, split in zip(names, files.splits, strict=True)
-    ]
-    if not all(parts):
-        raise ValueError(
-            "`train` and `test` must each contain at least one row. "
-            f"Received: {len(parts[0])} and {len(parts[1])} rows of {names} with "
-            f"splits={files.splits}"
-        )
-    return parts
+    return read_lists(folder, list(zip(names, files.splits, strict=True)), files.read)
 
 
 def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
     """Read the rows of a file with `parse_rows`; check the SHA-256 of known files."""
     return parse_rows(read_file(path), Path(path), columns)
+
+
+def read_lists(folder, lists, read=read_rows):
+    """Read pairs of a file and a value in "split", or `None` for all rows; each file once."""
+    rows = {file: read(folder / file) for file, _ in lists}
+    parts = [[row for row in rows[f] if split in (None, row.get("split"))] for f, split in lists]
+    if not all(parts):
+        raise ValueError(
+            "`train` and `test` must each contain at least one row. "
+            f"Received: {' and '.join(str(len(part)) for part in parts)} rows of {lists}"
+        )
+    return parts
 
 
 def read_row(row: dict[str, Any], read: Callable[[dict[str, Any]], Any], rule: str) -> Any:

@@ -146,7 +146,7 @@ class Pipeline(keras.utils.PyDataset):
         self._pool = self._pool or ThreadPoolExecutor(self.threads)
         in_order, self._last = index in (0, self._last + 1), index
         end = min(index + 1 + self.threads * in_order, len(self))
-        wanted = [(self.epoch, number) for number in range(index, max(end, index + 1))]
+        wanted = [(self.epoch, number) for number in range(index, end)]
         # Drop batches that are no longer needed, such as those of an interrupted epoch.
         self._ahead = {
             key: self._ahead.get(key) or self._pool.submit(self._make, key[0], self._orders, key[1])

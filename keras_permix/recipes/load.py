@@ -1,7 +1,6 @@
 """Read recipes from TOML files, and override their values."""
 
 import json
-import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +12,6 @@ from keras_permix.recipes.images import images_recipe, is_images
 from keras_permix.recipes.recipe import Recipe, make_recipe, merge
 
 NONE = "none"  # TOML has no null
-NAME_KEY = re.compile(r"[^=]*\.name\s*=")
 
 
 def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> Recipe:
@@ -83,30 +81,29 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     >>> parse_overrides(["epochs=2", "model.mixer=csp", "ema=none"])
     {'epochs': 2, 'ema': None, 'model': {'mixer': 'csp'}}
     """
-    values: dict[str, Any] = {}
-    # A new name replaces its table (see `merge`), so tables come before their names, and names
-    # before other keys of the table.
-    for override in sorted(overrides, key=lambda text: (_depth(text), not NAME_KEY.match(text))):
+    given = []
+    for override in overrides:
         key, separator, text = override.partition("=")
         parts = key.strip().split(".")
         if not separator or not all(parts):
             raise ValueError(f"An override must have the form `key=value`. Received: {override!r}")
-        value = parse_value(text)
+        given.append((parts, parse_value(text)))
+    values: dict[str, Any] = {}
+    # A new name replaces its table (see `merge`), so tables come before their names, and names
+    # before other keys of the table.
+    for parts, value in sorted(given, key=lambda pair: (len(pair[0]), pair[0][-1] != "name")):
         for part in reversed(parts):
             value = {part: value}
         values = merge(values, value)
     return values
 
 
-def _depth(override):
-    return override.partition("=")[0].count(".")
-
-
 def parse_value(text: str) -> Any:
     """Parse the value of an override as TOML, or return it as a string."""
     try:
         read = tomllib.loads(f"value = {text}")
-    except ValueError:
+        json.dumps(read)
+    except (TypeError, ValueError):  # A date or a time is text.
         read = {}
     return _without_none({"value": text, **(read if len(read) == 1 else {})})["value"]
 

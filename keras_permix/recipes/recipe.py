@@ -144,6 +144,8 @@ def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     merged = copy.deepcopy(values)
     for key, change in changes.items():
         old = merged.get(key)
+        if isinstance(change, dict) and isinstance(old, str):
+            old = {"name": old}
         if isinstance(change, dict) and isinstance(old, dict):
             if change.get("name", old.get("name")) == old.get("name"):
                 change = merge(old, change)

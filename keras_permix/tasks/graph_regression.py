@@ -90,7 +90,7 @@ class GraphRegression(Regression):
             return self.model.encode([word])
         path = Path(word)
         try:
-            row = json.loads(path.read_text(encoding="utf-8"))
+            row = json.loads(path.read_text(encoding="utf-8-sig"))
             if not isinstance(row, dict):
                 raise ValueError("not a JSON object")
         except (OSError, ValueError, RecursionError) as error:

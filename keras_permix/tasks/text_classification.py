@@ -62,7 +62,8 @@ class TextTask(Task):
     @classmethod
     def _loader(cls, spec):
         """Return the loader of a set, and additional keys of `data`."""
-        if spec["name"] == "listops" and len(cls.fields) == 1:
+        own = any(isinstance(spec.get(key), str) for key in ("train", "test"))
+        if spec["name"] == "listops" and len(cls.fields) == 1 and not own:
             source = check_choice("data.source", spec.get("source", "generated"), LISTOPS)
             return LISTOPS[source], ("source",)
         if spec["name"] == "retrieval" and len(cls.fields) == 2 and not set(FILES) & set(spec):
@@ -200,8 +201,11 @@ def _text(argument):
     if looks_like_one and os.path.isfile(argument):
         raise ValueError(f"{rule} Received: {argument}, a file: write @{argument}")
     try:
-        is_file = argument.startswith("@")
-        text = Path(argument[1:]).read_text(encoding="utf-8") if is_file else argument
+        # "@name thanks" is a text.
+        is_file = argument[:1] == "@" and (
+            len(argument.split()) == 1 or os.path.isfile(argument[1:])
+        )
+        text = Path(argument[1:]).read_text(encoding="utf-8-sig") if is_file else argument
     except (OSError, ValueError) as error:
         raise ValueError(f"{rule} Received: {argument} ({error})") from error
     if not text.strip():

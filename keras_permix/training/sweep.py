@@ -68,9 +68,10 @@ def sweep(
     ['1', '2']
     """
     check_integer("seeds", seeds)
-    if not (grid and all(grid.values())):
+    if not (grid and all(grid.values())) or "seed" in {*grid, *changes}:
         raise ValueError(
-            f"`grid` must contain a key, and at least one value per key. Received: grid={grid}"
+            "`grid` must contain a key, and at least one value per key. For seeds, pass `seeds`. "
+            f"Received: grid={grid}, changes={changes}"
         )
     keys = [*grid, "seed"]
     plans = []
@@ -128,11 +129,12 @@ def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> No
     """Draw the first score over the first key, and the validation of each run by epoch."""
     from matplotlib.figure import Figure
 
-    score = list(rows[0])[list(rows[0]).index("folder") + 1]
+    score = _score_of(rows[0])
     lines: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         label = ", ".join(f"{key.split('.')[-1]}={row[key]}" for key in keys[1:])
-        lines.setdefault(label, {}).setdefault(row[keys[0]], []).append(float(row[score]))
+        value = float(row[_score_of(row)])
+        lines.setdefault(label, {}).setdefault(row[keys[0]], []).append(value)
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes, curves = figure.subplots(1, 2)
     for label, points in lines.items():
@@ -147,7 +149,7 @@ def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> No
     labels = [", ".join(row[key] for key in keys) for row in rows]
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     metric = f"val_{score.split('/')[-1]}"
-    metric = metric if metric in logs[0][0] else "val_loss"
+    metric = metric if all(metric in log[0] for log in logs) else "val_loss"
     for label, log in zip(labels, logs, strict=True):
         number, values = numbers[label], [float(epoch[metric]) for epoch in log]
         style = dict(color=f"C{number}", linestyle=("-", "--", ":")[number // 10 % 3])  # 10 colors
@@ -157,3 +159,8 @@ def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> No
     shown = dict(zip(labels, curves.lines, strict=True))  # one line per label
     figure.legend(shown.values(), shown, title=", ".join(keys), loc="outside right")
     save_figure(figure, path)
+
+
+def _score_of(row):
+    """Return the name of the first score of a row, which begins with the name of its data."""
+    return next(key for key, value in row.items() if "/test/" in key and value)

@@ -55,6 +55,13 @@ def map_of(layer, tokens=TOKENS):
     return found
 
 
+def test_measured_map_of_a_feature_map():
+    layer = layers.LinearAttention(2)
+    found = map_of(layer, TOKENS.reshape(2, 4, 2, 6))
+    assert found.kind == "measured"
+    np.testing.assert_array_equal(found.map, map_of(layer).map)
+
+
 def test_permutation_maps_are_averaged_over_channels():
     layer = layers.CSP(group_size=4, shift="unit")
     found = map_of(layer)

@@ -194,6 +194,20 @@ def test_text_input():
     assert count_macs(model, ["a text"]) == count_macs(model, model.encode(["a text"]))
 
 
+def test_layers_made_when_first_called_are_counted():
+    class Late(keras.Model):
+        def build(self, shape):
+            self.dense, self.mixer = keras.layers.Dense(8), layers.CSP()
+            self.built = True
+
+        def call(self, x):
+            return self.mixer(self.dense(x))
+
+    tokens, model = np.zeros((1, 16, 8), "float32"), Late()
+    first = count_macs(model, tokens).total
+    assert first == count_macs(model, tokens).total == 3 * 16 * 8 * 8
+
+
 def test_counts_by_layer():
     macs = count_macs(tiny("ViT"))
     assert sum(macs.by_layer.values()) == macs.total

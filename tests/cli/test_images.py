@@ -5,6 +5,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 from pathlib import Path
 
 import keras
@@ -41,7 +42,7 @@ def test_predict(tmp_path, capsys, pixels):
     paths = [str(tmp_path / f"{index}.png") for index in range(2)]
     for path, image in zip(paths, pixels[:2], strict=True):
         Image.fromarray(image).save(path)
-    assert main(["predict", "cspvit/test", *paths, "--top", "2"]) == 0
+    assert main(["predict", "cspvit/test", "--top", "2", *paths]) == 0
     lines = capsys.readouterr().out.splitlines()
     logits = expected_logits(pixels[:2])
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
@@ -96,6 +97,17 @@ def test_predict_continues_after_invalid_image(tmp_path, capsys, pixels):
     first, second = error.splitlines()
     assert paths[1] in first and paths[3] in second
     assert first.startswith("permix: error: `INPUT` must be an image. ")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_predict_writes_names_that_are_not_utf8(tmp_path, pixels, ending):
+    path = os.fsencode(tmp_path / "images" / "caf") + b"\xe9.png"
+    (tmp_path / "images").mkdir()
+    with open(path, "wb") as file:
+        Image.fromarray(pixels[0]).save(file, "png")
+    out = tmp_path / f"answers.{ending}"
+    assert main(["predict", "cspvit/test", str(tmp_path / "images"), "--out", str(out)]) == 0
+    assert r"caf\udce9.png" in out.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])

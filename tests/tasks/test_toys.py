@@ -170,13 +170,13 @@ def test_predict(project, tmp_path, capsys):
     model = ZooModel.from_preset(preset)
     row = json.loads((folder / "test.jsonl").read_text().splitlines()[0])
     if kind == "graphs":
-        (tmp_path / "graph.json").write_text(json.dumps(row))
+        (tmp_path / "graph.json").write_text(json.dumps(row), encoding="utf-8-sig")
         words = [str(tmp_path / "graph.json")]
         ids = np.array(row["nodes"])[None] + 2
         degree = np.bincount(np.array(row["edges"])[:, :2].ravel())[None] + 1
         inputs = {"x": ids, "in_degree": degree}
     else:
-        (tmp_path / "text.txt").write_text(row["text"])
+        (tmp_path / "text.txt").write_text(row["text"], encoding="utf-8-sig")
         words = [f"@{tmp_path / 'text.txt'}", *([row["text2"]] if kind == "pairs" else [])]
         texts = [row["text"], *([row["text2"]] if kind == "pairs" else [])]
         tokens = [[byte + 1 for byte in text.encode()] for text in texts]
@@ -187,6 +187,18 @@ def test_predict(project, tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     answer = [" ".join(words), *expected_lines(kind, model, inputs)]
     assert lines == answer + answer
+
+
+def test_predict_each_line_of_a_file(tmp_path, capsys):
+    model = dict(toys.KINDS["text"][0])
+    zoo.MODELS[model.pop("class_name")](**model).save_to_preset(tmp_path / "preset")
+    lines = ["@name thanks", "one\u2028line", "form\x0cfeed"]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    out = tmp_path / "out.jsonl"
+    arguments = ["--from", str(tmp_path / "lines.txt"), "--out", str(out)]
+    assert main(["predict", str(tmp_path / "preset"), *arguments]) == 0
+    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [row["input"] for row in rows] == lines
 
 
 def test_smoke_run(project, tmp_path, capsys, monkeypatch):

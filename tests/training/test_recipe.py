@@ -73,6 +73,7 @@ def test_base_and_options(tmp_path):
         ("a b", "a b"),
         ("'2'", "2"),
         ("[1, 2]", [1, 2]),
+        ("2024-05-01", "2024-05-01"),
         ('{ name = "csp", group_size = "none" }', {"name": "csp", "group_size": None}),
         ('[{ name = "csp", group_size = "none" }]', [{"name": "csp", "group_size": None}]),
         ('["none", "some"]', ["none", "some"]),
@@ -98,6 +99,8 @@ def test_order_of_overrides_of_a_named_table_is_free():
     words = ["model.mixer.mode=release", "model.mixer.name=slice_sort"]
     expected = {"model": {"mixer": {"name": "slice_sort", "mode": "release"}}}
     assert parse_overrides(words) == expected
+    words = ["model.mixer=csp", "model.mixer.group_size=4"]
+    assert parse_overrides(words) == {"model": {"mixer": {"name": "csp", "group_size": 4}}}
     words = ["optimizer.name=adamw", 'optimizer={name="sgd", momentum=0.5}']
     assert parse_overrides(words) == {"optimizer": {"name": "adamw"}}
 

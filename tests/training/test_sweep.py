@@ -71,6 +71,9 @@ def test_sweep_over_seeds(tmp_path, monkeypatch):
         sweep("cspvit/mnist", grid, out=tmp_path, epochs=3, **small)
     with pytest.raises(ValueError, match=r"`grid` must contain a key.*grid=\{'epochs': \[\]\}"):
         sweep("cspvit/mnist", {"epochs": []}, out=tmp_path)
+    for grid, changes in (({"seed": [1, 2]}, {}), ({"epochs": [1]}, {"seed": 7})):
+        with pytest.raises(ValueError, match=r"pass `seeds`.*'?seed'?"):
+            sweep("cspvit/mnist", grid, out=tmp_path, **changes)
 
 
 def test_invalid_value_raises_before_training(tmp_path):
@@ -105,6 +108,9 @@ def test_sweep_picture(tmp_path, monkeypatch):
     scored = [{"a/test/f1" if "/" in key else key: row[key] for key in row} for row in rows]
     MODULE.draw_sweep(scored, ["epochs"], tmp_path / "sweep.png")
     assert figures[1].axes[1].get_ylabel() == "val_loss", "the log has no f1"
+    rows[2:] = [{"b/test/top1" if "/" in key else key: row[key] for key in row} for row in rows[2:]]
+    MODULE.draw_sweep(rows, ["epochs"], tmp_path / "sweep.png")
+    assert figures[2].axes[0].lines[0].get_ydata().tolist() == [8, 16]
 
 
 def test_parse_grid():

@@ -177,7 +177,7 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> Any:
     """
     if all("smiles" in row for row in rows):
         return parse_smiles(str(row["smiles"]).strip() for row in rows)
-    edges = (edge for row in rows for edge in row.get("edges", ()) if isinstance(edge, list))
+    edges = (edge for row in rows for edge in row.get("edges") or () if isinstance(edge, list))
     edge_features = max((len(edge) - 2 for edge in edges), default=0) or edge_features
     rule = "A graph must have `nodes` and `edges`, or every row a molecule in `smiles`."
 

@@ -63,8 +63,6 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),
     [CutMix](https://arxiv.org/abs/1905.04899).
     """
-    check_names("`augmentation`", spec, ENTRIES)
-    spec = {key: value for key, value in spec.items() if value is not None and value != 0}
     return Augmentation(spec, seed, num_classes)
 
 
@@ -89,6 +87,8 @@ class Augmentation:
     """
 
     def __init__(self, spec: dict[str, Any], seed: int, num_classes: int) -> None:
+        check_names("`augmentation`", spec, ENTRIES)
+        spec = {key: value for key, value in spec.items() if value is not None and value != 0}
         self.seed, self.num_classes = seed, num_classes
         self.crop_padding = check_integer("crop_padding", spec.get("crop_padding", 0), least=0)
         self.flip = check_choice("flip", spec.get("flip", False), (True, False))

@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
-from keras_permix.data.files import read_parts
+from keras_permix.data.files import read_lists
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.folders import images_by_class
 from keras_permix.data.images.records import FileRecords, RecordSource, ResizeCrop
@@ -142,10 +142,7 @@ def listed_images(
     lists = [(train, splits[0])] if test is None else [(train, splits[0]), (test, splits[1])]
     if validation is not None:
         lists.append((train, validation))
-    rows = [
-        read_parts(name, {}, data_dir, train=file, test=file, splits=(split, split))[0]
-        for file, split in lists
-    ]
+    rows = read_lists(folder, lists)
     names, read = None, _class_of
     if predicts != "class":
         names, read = target_reader(rows[0], predicts, labels, separator)

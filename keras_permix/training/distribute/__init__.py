@@ -65,7 +65,7 @@ def _start(kind):
             f"Received: distribute='model' on {running.name()}"
         )
     engine = import_module(f"keras_permix.training.distribute.{running.name()}")
-    found = engine.start("model" if kind == "model" else "data")
+    found = engine.start(kind)
     if found.devices > 1:
         return found
     if kind == "auto":

@@ -32,7 +32,7 @@ RULES = (
 def start(kind: str) -> Distribution:
     """Join the processes of the run, and use all their devices."""
     _join()
-    if kind == "data":
+    if kind != "model":
         return Devices(keras.distribution.DataParallel(auto_shard_dataset=False))
     if jax.process_count() > 1:
         raise ValueError(
