@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
+from keras_permix.ops.dispatch.checks import is_empty
 
 
 class Streaming:
@@ -67,6 +68,8 @@ class Streaming:
             next state.
         """
         tokens = ops.convert_to_tensor(tokens, self.compute_dtype)
+        if is_empty(tokens):
+            return tokens, state
         mask = None if mask is None else ops.convert_to_tensor(mask, "bool")
         outputs, state = self.read(tokens, state, mask)
         return outputs, keras.tree.map_structure(

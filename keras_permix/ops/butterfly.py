@@ -112,10 +112,9 @@ def butterfly_order(size, block, stage):
 
 
 def check_block(size, block):
-    """Return `size`, which may be None, and `block` as integers, if blocks fill the size."""
-    size = None if size is None else check_integer("size", size, least=0)
-    block = check_integer("block", block, least=2)
-    if size is not None and (size < 1 or size % block):
+    """Return `size` and `block` as integers, if blocks fill the size."""
+    size, block = check_integer("size", size, least=0), check_integer("block", block, least=2)
+    if size < 1 or size % block:
         raise ValueError(
             f"Blocks must divide the size of the axis. Received: size={size}, block={block}"
         )
@@ -218,8 +217,8 @@ def _check(x, block, stage, axis, cyclic, implementation):
             f"`axis` must be an axis of `x`. Received: axis={axis}, x.shape={tuple(x.shape)}"
         )
     axis %= rank
-    size, block = check_block(x.shape[axis], block)
-    butterfly_stride(block if size is None else size, block, stage)
+    size, block = check_block(block if x.shape[axis] is None else x.shape[axis], block)
+    butterfly_stride(size, block, stage)
     options = dict(block=block, stage=index(stage), axis=axis, cyclic=bool(cyclic))
     return x, {**options, "implementation": implementation}
 

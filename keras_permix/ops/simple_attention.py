@@ -1,5 +1,7 @@
 """Attend without softmax, in time linear in the tokens."""
 
+from itertools import combinations, starmap
+
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
@@ -7,7 +9,7 @@ from keras_permix.ops.dispatch.checks import as_tensor, check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.linear import full_precision, matmul
 from keras_permix.ops.reference.packing import cut, join
-from keras_permix.utils.checks import check_choice
+from keras_permix.utils.checks import check_choice, fits
 
 SCALES = ("length", "valid", None)
 SMALLEST_CHUNK = 32
@@ -143,16 +145,11 @@ def _check_heads(query, key, value):
     heads = [as_tensor(x) for x in (query, key, value)]
     shapes = [tuple(x.shape) for x in heads]
     four = all(len(shape) == 4 and None not in shape[2:] for shape in shapes)
-    if not four or not all(map(_agree, *(s[:3] for s in shapes))) or shapes[0][3] != shapes[1][3]:
+    pairs = combinations([shape[:3] for shape in shapes], 2)
+    if not four or not all(starmap(fits, pairs)) or shapes[0][3] != shapes[1][3]:
         raise ValueError(
             "`query`, `key` and `value` must have the shape (batch, tokens, heads, channels) with "
             "known heads and channels, the same except for the channels of `value`. Received: "
             f"query.shape={shapes[0]}, key.shape={shapes[1]}, value.shape={shapes[2]}"
         )
     return heads
-
-
-def _agree(*sizes):
-    """Return whether all known sizes are equal; symbolic sizes of exporters are not hashable."""
-    known = [size for size in sizes if size is not None]
-    return all(size == known[0] for size in known)

@@ -1,10 +1,11 @@
 """Relax channel-wise sample permutation to a differentiable op."""
 
-from keras import backend, ops
+from keras import ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import check_floating, check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch, op
+from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.reference.packing import (
     cut,
     join,
@@ -129,7 +130,7 @@ def _score(reference, groups):
     The potentials solve optimal transport on a line, and are constant per row or column. The
     iterations would also find them, but slowly at a low temperature.
     """
-    precise = backend.result_type(groups.dtype, "float32")
+    precise = full_precision(groups.dtype)
     reference, groups = ops.cast(reference, precise), ops.cast(groups, precise)
     row_order, column_order = ops.argsort(reference, axis=2), ops.argsort(groups, axis=2)
     low_to_high = ops.take_along_axis(reference, row_order, axis=2)

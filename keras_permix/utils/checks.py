@@ -121,6 +121,13 @@ def check_floats(argument, values, count, each):
     return floats
 
 
+def fits(found, expected, broadcasts=False):
+    """Return whether a shape is the expected one, or that broadcasts. None is unknown."""
+    pairs = zip(found, expected, strict=False)
+    same = all(a == b or None in (a, b) or broadcasts and a == 1 for a, b in pairs)
+    return same and len(found) == len(expected)
+
+
 def check_positive(argument, value):
     """Return `value` if it is a finite number above 0."""
     if not isinstance(value, numbers.Real) or not 0.0 < value < math.inf:

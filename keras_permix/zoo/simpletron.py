@@ -1,6 +1,7 @@
 """Define SimpleTRON and BERT, one model with several kinds of attention."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -128,15 +129,19 @@ class SimpleTRON(SequenceClassifier):
         inputs, tokens, mask = sequence_inputs(config, dtype)
         hidden_dim, num_segments = config["hidden_dim"], config["num_segments"]
         norm = dict(epsilon=layer_norm_epsilon, dtype=dtype)
-        initializer = keras.initializers.TruncatedNormal(stddev=0.02)
-        table = dict(output_dim=hidden_dim, embeddings_initializer=initializer, dtype=dtype)
-        x = Embedding(config["vocabulary_size"], **table, name="token_embedding")(tokens)
+        normal = partial(keras.initializers.TruncatedNormal, stddev=0.02)
+        embed = partial(Embedding, output_dim=hidden_dim, dtype=dtype)
+        x = embed(
+            config["vocabulary_size"], embeddings_initializer=normal(), name="token_embedding"
+        )(tokens)
         if num_segments:
             types = ops.zeros_like(tokens)
             if use_segments:
                 types = keras.Input((None,), dtype="int32", name="segment_ids")
                 inputs["segment_ids"] = types
-            x = x + Embedding(num_segments, **table, name="type_embedding")(types)
+            x = x + embed(num_segments, embeddings_initializer=normal(), name="type_embedding")(
+                types
+            )
         mask = with_first(mask) if use_class_token else mask
         length = dict(max_tokens=max_sequence_length, dtype=dtype)
         position = PositionEmbedding(use_class_token, **length, name="position_embedding")

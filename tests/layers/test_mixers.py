@@ -4,7 +4,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers import CSP, SliceSort
+from keras_permix.layers import (
+    CSP,
+    GraphEmbedding,
+    MegaBlock,
+    PositionEmbedding,
+    SliceSort,
+    SoftmaxAttention,
+)
 from keras_permix.layers.mixers import MIXERS, check_mixer, check_mixers, make_mixer
 from tests.backends import value_and_gradient
 from tests.harness import assert_close, to_numpy
@@ -186,3 +193,22 @@ def test_preset_stores_mixer_layers(tmp_path):
     images = model.make_inputs(seed=0, batch=2)
     np.testing.assert_array_equal(to_numpy(loaded(images)), to_numpy(model(images)))
     assert [loaded.get_layer(f"block_{index}").mixer.group_size for index in range(2)] == [2, 4]
+
+
+def test_positional_flags_are_checked():
+    with pytest.raises(ValueError, match="`use_qkv_bias` must be True or False.*'no'"):
+        SoftmaxAttention(2, None, "no")
+
+
+def test_weights_start_with_different_values():
+    graphs = {"x": (None, 4, 3), "in_degree": (None, 4), "out_degree": (None, 4)}
+    built = {
+        MegaBlock(8, 8, mlp_dim=8, attention={"position_bias": "rotary"}): (None, 4, 8),
+        GraphEmbedding(8): graphs,
+        PositionEmbedding(True, max_tokens=5): (None, 4, 8),
+    }
+    for layer, shape in built.items():
+        layer.build(shape)
+        starts = [to_numpy(weight).ravel()[:8].tolist() for weight in layer.weights]
+        drawn = [start for start in starts if len(set(start)) > 1]
+        assert len(drawn) > 1 and len(set(map(tuple, drawn))) == len(drawn)

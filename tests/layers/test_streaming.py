@@ -104,6 +104,15 @@ def test_pieces_match_whole_sequence(name, masked):
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_empty_chunk_keeps_state(name):
+    layer = LAYERS[name][0]()
+    layer.build(X.shape)
+    state = layer.initial_state(3)
+    outputs, after = layer.chunk(X[:, :0], state)
+    assert tuple(outputs.shape) == (3, 0, X.shape[2]) and after is state
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_step_is_compiled_once(name):
     layer, traced = LAYERS[name][0](), []
     whole = to_numpy(layer(X))

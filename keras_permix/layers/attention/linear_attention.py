@@ -56,7 +56,7 @@ class LinearAttention(Streaming, SelfAttention):
 
     def __init__(self, *args: Any, causal: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.causal = causal
+        self._store(locals())
 
     def attend(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
         if is_empty(value):  # no maximum over features
@@ -103,13 +103,12 @@ def linear_attention_stream(
     query, key, values = (ops.cast(x, precise) for x in (query, key, value))
     key = hide_padding(key, None if mask is None else ops.cast(mask, "bool"))
     scale = ops.minimum(ops.maximum(ops.max(key, axis=(1, 3)), state["scale"]), 0.0)
-    scale = ops.stop_gradient(scale)
+    scale = ops.cast(ops.stop_gradient(scale), precise)  # `ops.maximum` loses float64 on PyTorch
     memory = state["memory"] * ops.exp(state["scale"] - scale)[..., None, None]
     values = ops.concatenate([values, ops.ones_like(values[..., :1])], axis=-1)
     query, key = _features(query, -1), _scaled_features(key, scale[:, None, :, None])
     attended, memory = simple_attention_stream(query, key, values, memory)
-    norm = ops.maximum(attended[..., -1:], ops.cast(LEAST, precise))
-    attended = ops.cast(attended[..., :-1] / norm, value.dtype)
+    attended = ops.cast(attended[..., :-1] / _bounded(attended[..., -1:]), value.dtype)
     return attended, {"memory": memory, "scale": scale}
 
 
@@ -146,9 +145,13 @@ def attend_by_features(query: Any, key: Any, value: Any) -> Any:
     memory = ops.einsum("bnhk,bnhv->bhkv", ops.cast(key, product), ops.cast(value, product))
     attended = ops.einsum("bnhk,bhkv->bnhv", ops.cast(query, product), memory)
     norm = ops.einsum("bnhk,bhk->bnh", query, ops.sum(key, axis=1))
-    least = ops.cast(LEAST, precise)
-    norm = ops.where(norm > least, norm, least)
-    return ops.cast(ops.cast(attended, precise) / norm[..., None], value.dtype)
+    return ops.cast(ops.cast(attended, precise) / _bounded(norm)[..., None], value.dtype)
+
+
+def _bounded(norm):
+    """Return the norm, at least `LEAST`. `ops.maximum` loses float64 on PyTorch."""
+    least = ops.cast(LEAST, norm.dtype)
+    return ops.where(norm > least, norm, least)
 
 
 @keras.saving.register_keras_serializable("keras_permix")

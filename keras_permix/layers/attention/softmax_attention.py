@@ -8,10 +8,11 @@ from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.mixing.token_mixer import fits, shape_of
+from keras_permix.layers.mixing.token_mixer import shape_of
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.layers.parts.wrappers import flatten_map, make_dropout, unflatten_map
 from keras_permix.ops.reference.linear import full_precision
+from keras_permix.utils.checks import fits
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -76,7 +77,7 @@ class SoftmaxAttention(SelfAttention):
         super().__init__(
             num_heads, head_dim, use_qkv_bias, use_output_projection, dropout, **kwargs
         )
-        self.fused = fused
+        self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
         super().build(input_shape)

@@ -16,7 +16,7 @@ from keras_permix.layers.parts.wrappers import (
     unflatten_map,
 )
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
-from keras_permix.utils.checks import check_integer, check_layer_index
+from keras_permix.utils.checks import check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -182,7 +182,6 @@ class ButterflyAttention(LocalAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, block_size, **kwargs)
-        check_layer_index(layer_index, num_layers)
         self._store(locals())
 
     def build(self, input_shape: tuple) -> None:

@@ -61,13 +61,14 @@ class PatchOnlyMixer(Composite):
     def build(self, input_shape: Shape) -> None:
         self.norms, self.mlps_in, self.mlps_out = [], [], []
         for index, size in enumerate(self.patch_sizes):
-            features = size**2 * input_shape[-1]
-            hidden, shape = features * self.expansion, (None, None, features)
+            shape = patchify(keras.KerasTensor(input_shape), size).shape
+            features, hidden = shape[-1], shape[-1] * self.expansion
             self.norms.append(self._norm(f"norm_{index}", shape))
             self.mlps_in.append(self._dense(f"mlp_in_{index}", hidden, shape, "gelu"))
-            self.mlps_out.append(self._dense(f"mlp_out_{index}", features, (None, None, hidden)))
+            self.mlps_out.append(self._dense(f"mlp_out_{index}", features, (*shape[:2], hidden)))
 
     def call(self, images: Tensor) -> Tensor:
+        images = keras.ops.cast(images, self.compute_dtype)
         _, height, width, _ = keras.ops.shape(images)
         layers = zip(self.patch_sizes, self.norms, self.mlps_in, self.mlps_out, strict=True)
         for size, norm, mlp_in, mlp_out in layers:

@@ -69,7 +69,7 @@ class PositionEmbedding(Composite):
         if has_class_token:
             self.class_token = self.add_weight(
                 shape=(1, 1, width),
-                initializer=initializer,
+                initializer=initializer.clone(),
                 trainable=self.use_class_token,
                 name="class_token",
             )

@@ -69,6 +69,7 @@ class TokenEmbedding(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.input_spec = keras.InputSpec(ndim=2)
         self.autocast = False  # would round ids that are floats
         self._store(locals(), positions=(None, "sinusoid", "learned"))
 

@@ -50,10 +50,9 @@ class GraphEmbedding(Composite):
     def build(self, input_shape: dict[str, Any]) -> None:
         rows = {"feature_table": ROWS * input_shape["x"][-1] + 1, "virtual_node": 1}
         rows |= {"in_degree_table": ROWS, "out_degree_table": ROWS}
-        initializer = keras.initializers.RandomNormal(stddev=0.02)
         for name, count in rows.items():
-            shape = (count, self.hidden_dim)
-            setattr(self, name, self.add_weight(shape=shape, initializer=initializer, name=name))
+            normal = keras.initializers.RandomNormal(stddev=0.02)
+            setattr(self, name, self.add_weight((count, self.hidden_dim), normal, name=name))
 
     def call(self, graphs: dict[str, Tensor]) -> Tensor:
         nodes = ops.sum(look_up(self.feature_table, graphs["x"]), axis=2)

@@ -1,5 +1,6 @@
 """Attend with a single head whose queries and keys share one projection (MEGA)."""
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -67,9 +68,9 @@ class MegaAttention(Composite):
         self._store(locals(), function=FUNCTIONS, position_bias=("simple", "rotary"))
 
     def build(self, shared_shape, values_shape):
-        normal = keras.initializers.RandomNormal(stddev=0.02)
+        normal = partial(keras.initializers.RandomNormal, stddev=0.02)
         width, self.values_width = shared_shape[-1], values_shape[-1]
-        self.gamma = self.add_weight(shape=(2, width), initializer=normal, name="gamma")
+        self.gamma = self.add_weight(shape=(2, width), initializer=normal(), name="gamma")
         self.beta = self.add_weight(shape=(2, width), initializer="zeros", name="beta")
         if self.position_bias == "rotary":
             if width % 2:
@@ -77,8 +78,8 @@ class MegaAttention(Composite):
                     "`position_bias='rotary'` requires an even `shared_dim`. "
                     f"Received: shared_dim={width}"
                 )
-            self.bias_a = self.add_weight(shape=(width,), initializer=normal, name="bias_a")
-            self.bias_b = self.add_weight(shape=(width,), initializer=normal, name="bias_b")
+            self.bias_a = self.add_weight(shape=(width,), initializer=normal(), name="bias_a")
+            self.bias_b = self.add_weight(shape=(width,), initializer=normal(), name="bias_b")
         else:
             self.longest = self.chunk_size or self.max_sequence_length or shared_shape[1]
             if not self.longest:
@@ -89,14 +90,15 @@ class MegaAttention(Composite):
                     f"tokens={shared_shape[1]}, max_sequence_length={self.max_sequence_length}"
                 )
             shape = (2 * self.longest - 1,)
-            self.bias_table = self.add_weight(shape=shape, initializer=normal, name="bias_table")
+            self.bias_table = self.add_weight(shape=shape, initializer=normal(), name="bias_table")
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, shared, values, mask=None):
         if is_empty(shared):
             return values
         length = ops.shape(shared)[1]
-        size = length if self.chunk_size is None else _least(length, self.chunk_size)
+        size = self.chunk_size or length
+        size = min(length, size) if isinstance(length, int) else ops.minimum(length, size)
         missing = -length % size
         shared = self._check_length(shared, length, missing)
         if mask is None and self.ragged and (ops.is_tensor(missing) or missing):
@@ -131,7 +133,8 @@ class MegaAttention(Composite):
     def chunk(self, shared: Any, values: Any, state: dict) -> tuple[Any, dict]:
         """Read several tokens of each sequence; return their outputs and the next state."""
         size, position, new = state["keys"].shape[1], state["position"], shared.shape[1]
-        if self.chunk_size is None and not ops.is_tensor(position) and position + new > size:
+        known = not ops.is_tensor(position) or running.has_data(position)
+        if self.chunk_size is None and known and position + new > size:
             raise ValueError(
                 "Without `chunk_size`, attention supports at most `max_sequence_length` tokens. "
                 f"Received: max_sequence_length={size}, tokens={position + new}"
@@ -222,7 +225,3 @@ class MegaAttention(Composite):
 
     def compute_output_shape(self, shared_shape, values_shape):
         return tuple(values_shape)
-
-
-def _least(length, size):
-    return min(length, size) if isinstance(length, int) else ops.minimum(length, size)

@@ -82,10 +82,8 @@ class MegaFeedForward(Composite):
         policy, outer, width = self.dtype_policy, input_shape[:-1], input_shape[-1]
         self.norm_layer = make_norm(self.norm, dtype=policy, name="norm")
         self.norm_layer.build(input_shape)
-        # One initializer: both kernels have the same seed.
-        kernel = {"kernel_initializer": keras.initializers.RandomNormal(stddev=STDDEV)}
-        self.mlp_in = self._dense("mlp_in", self.mlp_dim, input_shape, "silu", **kernel)
-        self.mlp_out = self._dense("mlp_out", width, (*outer, self.mlp_dim), **kernel)
+        self.mlp_in = self._dense("mlp_in", self.mlp_dim, input_shape, "silu", STDDEV)
+        self.mlp_out = self._dense("mlp_out", width, (*outer, self.mlp_dim), stddev=STDDEV)
         self.middle_dropout = make_dropout(self.hidden_dropout, dtype=policy)
         self.output_dropout = make_dropout(self.dropout, dtype=policy)
 

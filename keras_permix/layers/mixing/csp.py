@@ -10,7 +10,7 @@ from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.ops.shift_steps import SCHEDULES, Shift, check_steps
 from keras_permix.ops.sinkhorn import check_temperature
-from keras_permix.utils.checks import ALIGNMENTS, check_choice, check_integer, check_layer_index
+from keras_permix.utils.checks import ALIGNMENTS, check_choice, check_integer
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -78,7 +78,6 @@ class CSP(TokenMixer):
         **kwargs: Any,
     ) -> None:
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
-        check_layer_index(layer_index, num_layers)
         if isinstance(shift, str):
             check_choice("shift", shift, SCHEDULES)
         elif np.ndim(shift) != 1:

@@ -8,7 +8,6 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.ops import interleave_order
-from keras_permix.utils.checks import check_layer_index
 
 ORDERS = ("ascend", "descend", "interleave", "interleave_haar")
 
@@ -67,7 +66,6 @@ class SliceSort(TokenMixer):
         **kwargs: Any,
     ) -> None:
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
-        check_layer_index(layer_index, num_layers)
         self._store(locals(), order=(*ORDERS, "max_exchange"))
 
     def mix(self, values: Tensor, mask: Mask = None) -> Tensor:

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.parts.wrappers import Composite, flatten_map, make_dropout, unflatten_map
+from keras_permix.utils.checks import fits
 
 
 class MixingLayer(Composite):
@@ -126,13 +127,6 @@ class TokenMixer(MixingLayer):
 def shape_of(mask):
     """Return the shape of a mask, which may be a list."""
     return tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
-
-
-def fits(found, expected, broadcasts=False):
-    """Return whether a mask has the expected shape, or one that broadcasts. None is unknown."""
-    pairs = zip(found, expected, strict=False)
-    same = all(a == b or None in (a, b) or broadcasts and a == 1 for a, b in pairs)
-    return same and len(found) == len(expected)
 
 
 def _describe(given):

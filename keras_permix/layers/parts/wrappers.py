@@ -3,7 +3,7 @@
 import inspect
 import re
 from math import prod
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -16,6 +16,7 @@ from keras_permix.utils.checks import (
     check_choice,
     check_flags,
     check_integer,
+    check_layer_index,
     check_number,
 )
 
@@ -67,10 +68,6 @@ class Composite(keras.layers.Layer):
     ValueError.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        check_flags(kwargs, parameters_of(cls))
-        return super().__new__(cls, *args, **kwargs)
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
@@ -83,7 +80,10 @@ class Composite(keras.layers.Layer):
         in "dropout", a rate. Arguments that the constructor deleted are skipped.
         """
         parameters = inspect.signature(variables["__class__"].__init__).parameters
-        given = variables.keys() - {"self", "kwargs"}
+        check_flags(variables, parameters)
+        given = variables.keys() - {"self", "args", "kwargs"}
+        if {"layer_index", "num_layers"} <= given:
+            check_layer_index(variables["layer_index"], variables["num_layers"])
         for name in [name for name in parameters if name in given]:
             value = variables[name]
             if name in choices:

@@ -6,7 +6,7 @@ from keras import KerasTensor, ops
 from keras.backend import is_float_dtype, standardize_dtype
 
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import check_integer, fits, plain
 
 
 def is_empty(x):
@@ -34,7 +34,7 @@ def require(x, holds, message, size):
 
 def check_floating(x):
     """Check that `x` is floating."""
-    if not is_float_dtype(standardize_dtype(x.dtype)):
+    if not is_float_dtype(x.dtype):
         raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
 
 
@@ -68,8 +68,7 @@ def check_mask(mask, x, of="x"):
     if mask is None:
         return None
     mask = as_tensor(mask)
-    known = zip(mask.shape, x.shape[:2], strict=False)
-    if len(mask.shape) != 2 or any(a != b for a, b in known if None not in (a, b)):
+    if not fits(tuple(mask.shape), tuple(x.shape[:2])):
         raise ValueError(
             f"`mask` must have the shape (batch, tokens) of `{of}`. "
             f"Received: mask.shape={tuple(mask.shape)}, {of}.shape={tuple(x.shape)}"
@@ -119,11 +118,8 @@ def check_ema(x, *, omega, **parameters):
 
 def check_descending(descending: Any, channels: int) -> tuple[bool, ...]:
     """Return `descending` as a tuple of Python booleans, one per channel."""
-    given = descending.tolist() if hasattr(descending, "tolist") else descending
-    if isinstance(given, (list, tuple)):
-        given = tuple(d.item() if hasattr(d, "item") else d for d in given)
-    else:
-        given = (given,) * channels
+    given = plain(descending)
+    given = tuple(given) if isinstance(given, list | tuple) else (given,) * channels
     if len(given) != channels or not all(isinstance(d, bool) for d in given):
         raise ValueError(
             "`descending` must be a boolean, or one boolean per channel. "

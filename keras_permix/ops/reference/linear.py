@@ -36,7 +36,7 @@ def toeplitz(diagonals):
 
 def sinkhorn(scores, mask, *, iterations, temperature, loop=None):
     """Normalize rows and columns, in a `loop` like `jax.lax.fori_loop` or unrolled."""
-    precise = backend.result_type(scores.dtype, "float32")
+    precise = full_precision(scores.dtype)
     logits = ops.cast(scores, precise) / ops.cast(temperature, precise)
     logits = (loop or _unrolled)(0, iterations, _normalize, logits)
     return ops.cast(ops.exp(logits), scores.dtype)

@@ -12,13 +12,13 @@ def to_key(x):
     """Return signed integers in the order of the values; -0.0 comes before 0.0."""
     if x.dtype.is_unsigned:
         key = tf.bitcast(x, x.dtype.name.removeprefix("u"))
-        return xor(key, _constant(key.dtype.min, key))
+        return xor(key, key.dtype.min)
     return _mirror_negatives(to_bits(x)) if x.dtype.is_floating else x
 
 
 def from_key(key, dtype):
     if dtype.is_unsigned:
-        return tf.bitcast(xor(key, _constant(key.dtype.min, key)), dtype)
+        return tf.bitcast(xor(key, key.dtype.min), dtype)
     return tf.bitcast(_mirror_negatives(key), dtype) if dtype.is_floating else key
 
 
@@ -39,9 +39,5 @@ def to_bits(x):
 
 def _mirror_negatives(bits):
     """Reverse the order of the bits of negative floats; the mapping is its own inverse."""
-    sign = tf.bitwise.right_shift(bits, _constant(8 * bits.dtype.size - 1, bits))
-    return xor(bits, tf.bitwise.bitwise_and(sign, _constant(bits.dtype.max, bits)))
-
-
-def _constant(value, like):
-    return tf.constant(value, like.dtype)
+    sign = tf.bitwise.right_shift(bits, 8 * bits.dtype.size - 1)
+    return xor(bits, tf.bitwise.bitwise_and(sign, bits.dtype.max))
