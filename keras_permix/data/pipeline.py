@@ -182,22 +182,22 @@ class Pipeline(keras.utils.PyDataset):
 
 
 def _checked_targets(inputs, targets, num_classes):
-    targets = np.asarray(targets)
+    given = targets = np.asarray(targets)
     if num_classes is not None:
-        targets = targets.astype("int32").reshape(-1)
+        targets = given.astype("int32").reshape(-1)
     if size_of(inputs) != len(targets):
         raise ValueError(
             "`inputs` and `targets` must have the same length. "
             f"Received: {size_of(inputs)} inputs, {len(targets)} targets"
         )
     if num_classes is not None:
-        _check_classes(targets, num_classes)
+        _check_classes(given.reshape(-1) if given.dtype.kind == "f" else targets, num_classes)
     return targets
 
 
 def _check_classes(targets, num_classes):
-    if targets.min() < 0 or targets.max() >= num_classes:
+    if targets.min() < 0 or targets.max() >= num_classes or (targets % 1).any():
         raise ValueError(
-            "`targets` must be from 0 to `num_classes - 1`. Received: targets from "
+            "`targets` must be integers from 0 to `num_classes - 1`. Received: targets from "
             f"{targets.min()} to {targets.max()}, num_classes={num_classes}"
         )

@@ -168,6 +168,10 @@ def test_list_of_images_matches_array():
         (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must contain at least one sample"),
         (dict(labels=LABELS[1:]), "must have the same length.*50 inputs, 49 targets"),
         (dict(num_classes=6), "`num_classes - 1`.*targets from 0 to 6, num_classes=6"),
+        (
+            dict(labels=LABELS + 0.5, num_classes=8),
+            "must be integers.*targets from 0.5 to 6.5, num_classes=8",
+        ),
         (dict(seed=-1), "expected non-negative integer"),
         (dict(epoch=-1), "expected non-negative integer"),
     ],
