@@ -94,8 +94,9 @@ CORE = {
         dropout=0.2,
         hidden_dropout=0.2,
     ),
-    "mega relu2 rotary": partial(
-        MEGA, mixer="relu2", attention={"position_bias": "rotary"}, norm="batchnorm"
+    # Random rotary biases may all be negative, for which relu2 has no gradient.
+    "mega relu2": partial(
+        MEGA, mixer="relu2", attention={"max_sequence_length": 16}, norm="batchnorm"
     ),
     "mega csp": partial(MEGA, mixer=CSP(**BARE), norm="scalenorm", norm_first=False),
     "slice_sort": partial(SliceSort),
@@ -142,7 +143,9 @@ VARIANTS = {
     "mixer_block with a skip around attention": partial(
         mixer_block, partial(SoftmaxAttention, 2), extra_skip="attention"
     ),
-    "mega causal": partial(MEGA, causal=True, norm="rmsnorm"),
+    "mega causal rotary": partial(
+        MEGA, causal=True, attention={"position_bias": "rotary"}, norm="rmsnorm"
+    ),
     "mega csp with unused weights": partial(MEGA, mixer=CSP(**BARE), drop_unused=False),
     "slice_sort descend": partial(SliceSort, "descend", use_output_projection=False),
     "slice_sort interleave": partial(SliceSort, "interleave", layer_index=0, num_layers=3),
