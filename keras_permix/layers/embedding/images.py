@@ -250,12 +250,14 @@ class PatchEmbedding(Composite):
         self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
-        patches = patchify(keras.KerasTensor(input_shape), self.patch_size)
-        self.dense = self._dense("projection", self.hidden_dim, patches.shape)
+        features = self.patch_size**2 * input_shape[-1]
+        self.dense = self._dense("projection", self.hidden_dim, (None, None, features))
 
     def call(self, images: Tensor) -> Tensor:
         return self.dense(patchify(images, self.patch_size))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
-        patches = patchify(keras.KerasTensor(input_shape), self.patch_size)
-        return (*patches.shape[:2], self.hidden_dim)
+        batch, height, width, _ = input_shape
+        if height is None or width is None:
+            return (batch, None, self.hidden_dim)
+        return (batch, height // self.patch_size * (width // self.patch_size), self.hidden_dim)

@@ -6,7 +6,7 @@ from keras import KerasTensor, ops
 from keras.backend import is_float_dtype, standardize_dtype
 
 from keras_permix.ops.backend import running
-from keras_permix.utils.checks import check_integer, fits, plain
+from keras_permix.utils.checks import check_integer, fits
 
 
 def is_empty(x):
@@ -118,8 +118,11 @@ def check_ema(x, *, omega, **parameters):
 
 def check_descending(descending: Any, channels: int) -> tuple[bool, ...]:
     """Return `descending` as a tuple of Python booleans, one per channel."""
-    given = plain(descending)
-    given = tuple(given) if isinstance(given, list | tuple) else (given,) * channels
+    given = descending.tolist() if hasattr(descending, "tolist") else descending
+    if isinstance(given, (list, tuple)):
+        given = tuple(d.item() if hasattr(d, "item") else d for d in given)
+    else:
+        given = (given,) * channels
     if len(given) != channels or not all(isinstance(d, bool) for d in given):
         raise ValueError(
             "`descending` must be a boolean, or one boolean per channel. "

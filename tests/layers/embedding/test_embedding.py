@@ -187,11 +187,6 @@ def test_layer_basics(name, tmp_path):
         (lambda: PatchEmbedding(0, 8), "`patch_size` must be a positive integer.*patch_size=0"),
         (lambda: PatchEmbedding(3, 0), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
         (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must be positive and divide.*size=4"),
-        (
-            lambda: PatchEmbedding(4, 8)(keras.Input(IMAGES.shape[1:])),
-            "must be positive and divide",
-        ),
-        (lambda: PatchEmbedding(4, 8)(keras.Input((8, 8))), r"`images` must.*\(None, 8, 8\)"),
         (lambda: PositionEmbedding()(IMAGES), r"expects tokens of shape.*\(2, 6, 9, 4\)"),
         (lambda: PositionEmbedding().build((2, None, 8)), "known number of tokens.*None, 8"),
         (lambda: PositionEmbedding(max_tokens=0), "`max_tokens` must be .* or None.*0"),
