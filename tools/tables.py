@@ -334,27 +334,29 @@ def gpu_ops():
 
 # Model -> measurements of one argument of its mixer.
 ABLATIONS = {
-    "CSPViT": ("xeon/sweep_group_size", "epyc/sweep_shift", "xeon/sweep_shift"),
+    "CSPViT": (
+        "xeon/sweep_group_size", "epyc/sweep_group_size", "epyc/sweep_shift", "xeon/sweep_shift"
+    ),
     "SliceViT": ("epyc/sweep_order",),
     "ViT": ("epyc/sweep_attention",),
-}
+}  # fmt: skip
 
 
 def ablations():
     """Yield a row per value of an argument: accuracy of a small model on CIFAR-10's test images."""
-    yield ("model", "argument of the mixer", "value", "parameters", "top-1, %", "top-5, %", "seeds")
+    yield ("model", "argument", "value", "parameters", "top-1, %", "top-5, %", "seeds")
     for model, files in ABLATIONS.items():
-        for file in files:
-            rows = read(*file.split("/"))
-            key = next(iter(rows[0]))
-            for value in dict.fromkeys(row[key] for row in rows):
-                own = [row for row in rows if row[key] == value]
+        rows = [row for file in files for row in read(*file.split("/"))]
+        for key in dict.fromkeys(next(iter(row)) for row in rows):
+            values = dict.fromkeys(row[key] for row in rows if key in row)
+            for value in sorted(values, key=lambda value: value.isdigit() and int(value)):
+                own = [row for row in rows if row.get(key) == value]
                 scores = [
                     [100 * float(row[f"cifar10/test/{score}"]) for row in own]
                     for score in ("top1", "top5")
                 ]
                 cells = (in_words(mean(x), stdev(x) if len(x) > 1 else 0, len(x)) for x in scores)
-                argument, parameters = key.removeprefix("model.mixer."), int(own[0]["parameters"])
+                argument, parameters = key.split(".")[-1], int(own[0]["parameters"])
                 shown = (f"`{model}`", f"`{argument}`", f"`{value}`", f"{parameters:,}")
                 yield (*shown, *cells, len(own))
 
