@@ -25,13 +25,6 @@ def accuracy(model, images, labels):
     return 100 * np.mean(logits.argmax(axis=1) == labels)
 
 
-def make_batches(images, labels, batch_size):
-    return Pipeline(
-        images, labels, batch_size=batch_size, shuffle=True, seed=0, drop_remainder=True,
-        augment=make_augmentation(dict(crop_padding=4, flip=True), 0, 10),
-    )  # fmt: skip
-
-
 def adamw(rate, steps):
     return keras.optimizers.AdamW(
         keras.optimizers.schedules.CosineDecay(rate, steps), weight_decay=0.05
@@ -79,7 +72,10 @@ def main():
         data = load_images("cifar10", data_dir=arguments.data_dir)
     images, labels = (array[: arguments.images] for array in data.train)
     test = [array[: arguments.test_images] for array in data.test]
-    batches = make_batches(images, labels, arguments.batch_size)
+    batches = Pipeline(
+        images, labels, batch_size=arguments.batch_size, shuffle=True, seed=0, drop_remainder=True,
+        augment=make_augmentation(dict(crop_padding=4, flip=True), 0, 10),
+    )  # fmt: skip
 
     keras.utils.set_random_seed(0)
     keras.config.set_dtype_policy(arguments.dtype)

@@ -10,7 +10,7 @@ from keras_permix.layers.mixing.slice_sort import ORDERS, descending_channels
 from keras_permix.layers.parts.masks import clean_padding, masked_softmax
 from keras_permix.layers.parts.wrappers import Composite, make_dropout
 from keras_permix.ops import slice_sort
-from keras_permix.utils.checks import check_layer_index, check_named
+from keras_permix.utils.checks import check_named
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -182,7 +182,6 @@ class GraphormerBlock(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_layer_index(layer_index, num_layers)
         self.mixer_spec = check_named("mixer", mixer, MIXERS)
         del mixer
         self._store(locals())
