@@ -50,14 +50,6 @@ def keep_compiled(folder):
         compilation_cache.reset_cache()  # otherwise JAX ignores the new folder
 
 
-def compile_soon(soon):
-    """Select fast compilation on JAX, or the optimizations that users get."""
-    if BACKEND == "jax":
-        import jax
-
-        jax.config.update("jax_disable_most_optimizations", soon)
-
-
 def forget_compiled():
     """Free compiled functions, which JAX and PyTorch keep until the process ends."""
     if BACKEND == "jax":

@@ -10,7 +10,7 @@ import pytest
 
 from keras_permix.ops.backend import running
 from tests.__main__ import AS_USERS_DO, SHARE
-from tests.backends import compile_soon, forget_compiled, keep_compiled
+from tests.backends import forget_compiled, keep_compiled
 
 # Prefixes of test ids that need no backend, or give the same result on all: `python -m tests` runs
 # them on one backend.
@@ -163,7 +163,6 @@ def _fresh_session():
 
 
 @pytest.fixture(autouse=True)
-def _same_start(request):
-    """Set the seed and the compilation mode, so that tests do not depend on their order."""
+def _same_start():
+    """Set the seed, so that tests do not depend on their order."""
     keras.utils.set_random_seed(0)
-    compile_soon(not request.node.get_closest_marker("as_users_do"))

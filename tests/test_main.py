@@ -19,18 +19,23 @@ def runs(monkeypatch):
         shares.append(flags.get(main.SHARE))
         return codes[len(recorded) - 1], (3, 2, 1), 1.5
 
-    recorded, codes, shares = [], [0] * 4, []
+    recorded, codes, shares = [], [0] * 5, []
     monkeypatch.setattr(main, "run", run)
     return recorded, codes, shares
 
 
-def test_tensorflow_runs_twice(runs):
+@pytest.mark.parametrize("backend", ["jax", "tensorflow"])
+def test_compiling_backends_run_twice(runs, backend, monkeypatch):
+    installed = {}
+    monkeypatch.setattr(main.importlib.util, "find_spec", installed.get)
     recorded, *_ = runs
-    assert main.run_all("tensorflow", "not once", ["tests/ops"], {}) == (0, (6, 4, 2), 3.0)
+    assert main.run_all(backend, "not once", ["tests/ops"], {}) == (0, (6, 4, 2), 3.0)
     assert recorded == [
-        ("tensorflow", True, ["-m", "not once and not as_users_do", "tests/ops"]),
-        ("tensorflow", False, ["-m", "not once and as_users_do", "tests/ops"]),
+        (backend, True, ["-m", "not once and not as_users_do", "tests/ops"]),
+        (backend, False, ["-m", "not once and as_users_do", "tests/ops"]),
     ]
+    installed["libtpu"] = "found"
+    assert main.compiles_fast(backend) == (backend == "tensorflow")
 
 
 @pytest.mark.parametrize("backend", main.BACKENDS)
@@ -51,16 +56,16 @@ def test_exit_code_ignores_runs_without_tests(runs, codes, code):
 @pytest.mark.parametrize(
     ("words", "shares"),
     [
-        ([], ["0/3", "1/3", "1/3", "2/3"]),
-        (["torch", "jax"], ["0/2", "1/2"]),
-        (["torch", "jax", "tests/ops"], [None] * 2),
-        (["jax"], ["0/1"]),
-        (["--thorough"], [None] * 4),
+        ([], ["0/3", "0/3", "1/3", "1/3", "2/3"]),
+        (["torch", "jax"], ["0/2", "1/2", "1/2"]),
+        (["torch", "jax", "tests/ops"], [None] * 3),
+        (["jax"], ["0/1"] * 2),
+        (["--thorough"], [None] * 5),
     ],
 )
 def test_backends_share_the_tests(runs, words, shares, monkeypatch):
-    """TensorFlow runs twice with the same share."""
-    monkeypatch.setattr(main.importlib.util, "find_spec", lambda name: True)
+    """JAX and TensorFlow run twice with the same share."""
+    monkeypatch.setattr(main.importlib.util, "find_spec", dict.fromkeys(main.BACKENDS, "found").get)
     recorded, _, seen = runs
     main.main(words)
     assert seen == shares

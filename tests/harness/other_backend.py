@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.__main__ import FAST_COMPILATION
+from tests.__main__ import FAST_COMPILATION, compiles_fast
 from tests.backends import BACKEND
 from tests.harness.layers import functional
 from tests.harness.processes import environment
@@ -52,9 +52,8 @@ def check_models_elsewhere(models, kind="layer"):
             model.save(Path(folder, f"{name}.keras"))
             outputs[name] = to_numpy(model(inputs))
         command = [sys.executable, "-m", "tests.reload", folder]
-        # XLA aborts on unknown flags, and JAX has a newer XLA than TensorFlow.
-        quick = {"tensorflow": FAST_COMPILATION, "jax": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}}
-        variables = environment(backend, **quick.get(backend, {}))
+        quick = FAST_COMPILATION if compiles_fast(backend) else {}
+        variables = environment(backend, **quick)
         subprocess.run(command, env=variables, cwd=ROOT, check=True)
         for name, output in outputs.items():
             assert_close(np.load(Path(folder, f"{name}.npy")), output, kind=kind)

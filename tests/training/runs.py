@@ -15,7 +15,6 @@ from keras_permix.recipes.load import format_toml
 from keras_permix.recipes.recipe import make_recipe
 from keras_permix.training import fit_recipe, make_model
 from keras_permix.utils.files import release_folder
-from tests.backends import compile_soon
 
 VALUES = dict(
     model=dict(
@@ -78,5 +77,4 @@ class Killer(keras.callbacks.Callback):
 
 
 if __name__ == "__main__":
-    compile_soon(True)  # as in the tests: compilation affects rounding
     train(RECIPE, make_images(), sys.argv[1], verbose=0, callbacks=[Killer(int(sys.argv[2]))])

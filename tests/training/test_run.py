@@ -16,7 +16,6 @@ from keras_permix.recipes.recipe import make_recipe
 from keras_permix.tasks import task_of
 from keras_permix.training.fit import balanced_weights
 from keras_permix.training.run_folder import write_events
-from tests.backends import compile_soon
 from tests.harness.processes import environment
 from tests.training import runs
 from tests.training.runs import train
@@ -24,7 +23,6 @@ from tests.training.runs import train
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    compile_soon(True)  # as in the killed process, regardless of earlier tests
     out = tmp_path_factory.mktemp("finished")
     model, rows = train(runs.RECIPE, runs.make_images(), out, verbose=0)
     return out, model, rows

@@ -15,7 +15,6 @@ from keras_permix import data
 from keras_permix.recipes.recipe import merge
 from keras_permix.training import train
 from keras_permix.training.distribute import distributed
-from tests.backends import compile_soon
 from tests.training import runs
 
 # No dropout, since processes draw different masks. The generated data use the name of a known set,
@@ -49,5 +48,4 @@ def main(out, kind, lost=None, epoch=None):
 
 
 if __name__ == "__main__":
-    compile_soon(True)
     main(*sys.argv[1:])

@@ -18,7 +18,8 @@ from keras_permix.layers.mega.mega_feed_forward import (
 )
 from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.wrappers import Composite, make_dropout
+from keras_permix.layers.parts.masks import mask_arguments
+from keras_permix.layers.parts.wrappers import Composite, input_arguments, make_dropout
 from keras_permix.layers.streaming import Streaming
 from keras_permix.utils.checks import check_choice, check_named, check_names
 
@@ -47,8 +48,8 @@ class MegaBlock(Streaming, Composite):
         inner_dim: Width of the values. `None`: twice the width of the input.
         shared_dim: Width of the shared representation of queries and keys.
         mixer: An attention function, "softmax", "laplace" or "relu2" (see `MegaAttention`), or a
-            layer that keeps the shape of the values `(batch, tokens, inner_dim)` and takes a
-            mask.
+            layer that keeps the shape of the values `(batch, tokens, inner_dim)`. The mask is
+            passed to layers that take one.
         mlp_dim: Hidden width of the feed-forward layer. `None`: `inner_dim`.
         average: A dict of arguments of `DampedEMA`: `ema_dim`, `truncation`, `bidirectional`.
             `bidirectional` defaults to `not causal`.
@@ -158,7 +159,7 @@ class MegaBlock(Streaming, Composite):
             self.attention.build((*outer, shared), (*outer, inner))
             self.attention.trainable = self.attends
         if not self.attends and not self.mixer.built:
-            self.mixer.build((*outer, inner))
+            self.mixer.build(*input_arguments(self.mixer, (*outer, inner)))
         self.feed_forward = MegaFeedForward(
             mlp_dim=self.mlp_dim or inner,
             norm=self.norm,
@@ -180,7 +181,9 @@ class MegaBlock(Streaming, Composite):
         if self.attends:
             mixed = self.attention(shared, values, mask=mask)
         else:
-            mixed = ops.cast(self.mixer(values, mask=mask), values.dtype)
+            arguments = input_arguments(self.mixer, values)
+            mixed = self.mixer(*arguments, **mask_arguments(self.mixer, mask))
+            mixed = ops.cast(mixed, values.dtype)
         return self._end(inputs, update, mixed * reset, candidate, mask)
 
     def make_state(self, batch_size: int) -> dict[str, Any]:

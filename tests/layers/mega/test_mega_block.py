@@ -218,6 +218,23 @@ def test_permuting_block_matches_numpy(mixer, schedule, group_size, masked):
     assert_close(to_numpy(block(X, mask=mask)), expected(block, X, mix, mask))
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_layer_without_mask_argument_matches_numpy(masked):
+    block = make(keras.layers.Dense(10, use_bias=False))
+    mask = MASK if masked else None
+    kernel = block.mixer.kernel.numpy().astype("float64")
+    wanted = expected(block, X, lambda shared, values: values @ kernel, mask)
+    assert_close(to_numpy(block(X, mask=mask)), wanted)
+
+
+def test_attention_of_keras_ignores_padding():
+    block = make(keras.layers.MultiHeadAttention(num_heads=2, key_dim=3))
+    outputs = to_numpy(block(X, mask=MASK))
+    for sample, (length,) in enumerate(LENGTHS):
+        alone = to_numpy(block(X[sample : sample + 1, :length]))
+        assert_close(outputs[sample, :length], alone[0])
+
+
 def test_causal_block_ignores_later_tokens():
     for mixer in ("softmax", "laplace", "relu2"):
         block = make(mixer, causal=True)
