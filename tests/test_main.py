@@ -25,17 +25,23 @@ def runs(monkeypatch):
 
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow"])
-def test_compiling_backends_run_twice(runs, backend, monkeypatch):
-    installed = {}
-    monkeypatch.setattr(main.importlib.util, "find_spec", installed.get)
+def test_compiling_backends_run_twice(runs, backend):
     recorded, *_ = runs
     assert main.run_all(backend, "not once", ["tests/ops"], {}) == (0, (6, 4, 2), 3.0)
     assert recorded == [
         (backend, True, ["-m", "not once and not as_users_do", "tests/ops"]),
         (backend, False, ["-m", "not once and as_users_do", "tests/ops"]),
     ]
-    installed["libtpu"] = "found"
-    assert main.compiles_fast(backend) == (backend == "tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("jax", "backend", "fused"),
+    [("0.8.0", "jax", False), ("0.10.2", "jax", False), ("0.11.2", "jax", True),
+     ("0.12.0.1", "jax", True), ("0.12.0.1", "tensorflow", False)],
+)  # fmt: skip
+def test_flags_suit_the_version(jax, backend, fused, monkeypatch):
+    monkeypatch.setattr(main, "version", {"jax": jax}.get)
+    assert ("fusion" not in main.fast_compilation(backend)["XLA_FLAGS"]) == fused
 
 
 @pytest.mark.parametrize("backend", main.BACKENDS)
@@ -65,7 +71,7 @@ def test_exit_code_ignores_runs_without_tests(runs, codes, code):
 )
 def test_backends_share_the_tests(runs, words, shares, monkeypatch):
     """JAX and TensorFlow run twice with the same share."""
-    monkeypatch.setattr(main.importlib.util, "find_spec", dict.fromkeys(main.BACKENDS, "found").get)
+    monkeypatch.setattr(main.importlib.util, "find_spec", lambda name: True)
     recorded, _, seen = runs
     main.main(words)
     assert seen == shares

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.__main__ import FAST_COMPILATION, compiles_fast
+from tests.__main__ import fast_compilation
 from tests.backends import BACKEND
 from tests.harness.layers import functional
 from tests.harness.processes import environment
@@ -52,8 +52,7 @@ def check_models_elsewhere(models, kind="layer"):
             model.save(Path(folder, f"{name}.keras"))
             outputs[name] = to_numpy(model(inputs))
         command = [sys.executable, "-m", "tests.reload", folder]
-        quick = FAST_COMPILATION if compiles_fast(backend) else {}
-        variables = environment(backend, **quick)
+        variables = environment(backend, **fast_compilation(backend))
         subprocess.run(command, env=variables, cwd=ROOT, check=True)
         for name, output in outputs.items():
             assert_close(np.load(Path(folder, f"{name}.npy")), output, kind=kind)
