@@ -64,13 +64,13 @@ def score(model, waves):
 
 
 def main():
-    train, test = make_waves(1024, seed=0), make_waves(1024, seed=1)
+    train, test = make_waves(512, seed=0), make_waves(256, seed=1)
     print(f"Keras {keras.__version__} on {keras.config.backend()}")
     for name in ("warm", "annealed"):
         keras.utils.set_random_seed(0)
         soft = make_model(lambda: SinkhornCSP(WARM, iterations=5, group_size=GROUP))
         callbacks = [anneal(soft)] if name == "annealed" else []
-        soft.fit(*train, batch_size=64, epochs=EPOCHS, callbacks=callbacks, verbose=0)
+        soft.fit(*train, batch_size=32, epochs=EPOCHS, callbacks=callbacks, verbose=0)
         hard = make_model(lambda: CSP(GROUP, align="reference"))
         for ours, theirs in zip(hard.trainable_weights, soft.trainable_weights, strict=True):
             ours.assign(theirs.numpy())  # a copy, since JAX donates the memory of weights

@@ -10,7 +10,7 @@ The backend of a test depends only on the test:
 - `pytest.mark.once` (needs no backend, or gives the same result on all): the last backend, which
   starts fastest.
 - `pytest.mark.everywhere` (compares numbers with a reference): every backend.
-- All other tests: one backend, chosen by a hash of the test id.
+- All other tests: one backend, chosen by a hash of the test id; half of them the last one.
 
 With `--thorough`, a single backend, or pytest arguments, all tests but `once` run on every backend.
 Only `make test-accelerators` interprets kernels. On JAX and TensorFlow, tests that compile programs

@@ -36,6 +36,7 @@ ONCE = (
     "tests/test_examples.py::test_export",
     "tests/test_examples.py::test_features",
     "tests/test_examples.py::test_fine_tune",
+    "tests/test_examples.py::test_generate_text",
     "tests/test_examples.py::test_look_inside",
     "tests/test_examples.py::test_mixer_pictures",
     "tests/test_examples.py::test_mixing_figures",
@@ -47,10 +48,12 @@ ONCE = (
     "tests/test_examples.py::test_swap_mixer",
     "tests/test_examples.py::test_simpletron_from_bert",
     "tests/test_examples.py::test_tpu_fit",
+    "tests/test_examples.py::test_tutorial",
     "tests/test_examples.py::test_ways_to_train",
     "tests/test_readme.py",
     "tests/tools/test_make_minilm.py",
     "tests/tools/test_make_qm9.py",
+    "tests/tools/test_make_retrieval.py",
     "tests/tools/test_publish.py",
     "tests/training/test_checkpoints.py",
     "tests/training/test_distribute.py::test_batch",
@@ -118,7 +121,8 @@ def share_of(item, shares):
     """Return the number of the share that holds a test, or `None` if all do."""
     if item.get_closest_marker("once") or item.get_closest_marker("everywhere"):
         return None
-    return zlib.crc32(item.nodeid.encode()) % shares
+    # The last backend, on which tests are fastest, takes two of the parts.
+    return min(zlib.crc32(item.nodeid.encode()) % (shares + 1), shares - 1)
 
 
 def pytest_collection_finish():

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
+from tests.__main__ import fast_compilation
 from tests.harness import ROOT
 from tests.harness.processes import environment
 
@@ -143,7 +144,11 @@ WAYS = {
 def test_ways_to_train(backend):
     pytest.importorskip(backend)
     ways = WAYS[backend]
-    printed = run("ways_to_train.py", "--smoke", "--rounds", "1", "--ways", *ways, backend=backend)
+    printed = run(
+        *("ways_to_train.py", "--smoke", "--rounds", "1", "--ways", *ways),
+        backend=backend,
+        **fast_compilation(backend),
+    )
     found = dict(re.findall(r"(\w+): ([\d,]+) trained parameters, [\d.]+ % top-1, ", printed))
     # Rank 4 in four dense layers of six blocks and in the patch embedding; last norm, head.
     low_rank = 4 * (6 * (2 * (128 + 128) + 2 * (128 + 256)) + 48 + 128) + 2 * 128 + 129 * 10
@@ -186,7 +191,8 @@ def test_look_inside(tmp_path):
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="JAX is absent")
 def test_tpu_fit(tmp_path):
     arguments = ("tpu_fit.py", "--smoke", "--out", str(tmp_path), "--steps", "2")
-    chips = "--xla_force_host_platform_device_count=8"
+    flags = fast_compilation("jax")["XLA_FLAGS"]
+    chips = f"{flags} --xla_force_host_platform_device_count=8"
     printed = run(*arguments, backend="jax", XLA_FLAGS=chips)
     assert "8 devices in 1 processes" in printed
     assert float(re.search(r"generated/test/top1: ([\d.]+)", printed)[1]) <= 1

@@ -2,10 +2,10 @@
 
     python tools/make_retrieval.py --out DATA
 
-The papers of the Long Range Arena (`lra_release.gz`, 7.7 GB) are too many for two CPU cores. Here, a
-pair is the first half of a review and the second half of the same review (class 1) or of another
-one (class 0). Both classes are equally frequent, and every half occurs once. The training reviews
-give 24,000 pairs for training and 1,000 for validation, and the test reviews 25,000 for testing.
+These pairs replace the papers of the Long Range Arena (`lra_release.gz`, 7.7 GB). A pair is the
+first half of a review and the second half of the same review (class 1) or of another one (class 0).
+Both classes are equally frequent, and every half occurs once. The training reviews give 24,000
+pairs for training and 1,000 for validation, and the test reviews 25,000 for testing.
 
 IMDB is read from `KERAS_PERMIX_DATA`. To use the files, set it or `--data-dir` to DATA.
 

@@ -169,7 +169,9 @@ UNMASKED = {
 }
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    "name", [*CORE, *(pytest.param(name, marks=pytest.mark.once) for name in VARIANTS)]
+)
 def test_layer_basics(name):
     check_layer(LAYERS[name], SHAPE, numerics=name in CORE, continuous="selects" not in name)
 
@@ -181,7 +183,7 @@ def test_layer_without_mask_basics(name):
 
 
 def test_files_load_on_another_backend():
-    check_other_backend({**UNMASKED, **{name: (make, SHAPE) for name, make in LAYERS.items()}})
+    check_other_backend({**UNMASKED, **{name: (make, SHAPE) for name, make in CORE.items()}})
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@
 Writes rows and weights to OUT/PROCESS.npz. Process LOST kills itself in epoch EPOCH.
 """
 
+import importlib
 import os
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 
 from keras_permix import data
@@ -40,6 +42,8 @@ def main(out, kind, lost=None, epoch=None):
         (cpu,) = tf.config.list_physical_devices("CPU")
         parts = [tf.config.LogicalDeviceConfiguration() for _ in range(cpus)]
         tf.config.set_logical_device_configuration(cpu, parts)
+    if lost and keras.config.backend() == "jax":  # The others wait so long for the lost process.
+        importlib.import_module("keras_permix.training.distribute.jax").SHUTDOWN = 4
     with distributed(kind) as here:
         print(f"process {here.index} of {here.count}, {here.devices} devices", flush=True)
         callbacks = [runs.Killer(int(epoch))] if str(here.index) == lost else []

@@ -22,9 +22,14 @@ from tests.harness.processes import environment
 pytestmark = pytest.mark.once
 
 # A process that kills itself at the given call of `os.rename`, counted from 1.
-KILLED = """
-import os, signal, sys
+# Imports a module of the package without Keras.
+ALONE = """
+import importlib.util, os, signal, sys
 
+spec = importlib.util.find_spec("keras_permix")
+sys.modules["keras_permix"] = importlib.util.module_from_spec(spec)
+"""
+KILLED = """
 from keras_permix.utils.files import replacing_folder, write_text
 
 rename, calls = os.rename, []
@@ -40,8 +45,6 @@ with replacing_folder(sys.argv[1]) as folder:
     write_text(folder / "name", "new")
 """
 HOLD = """
-import sys
-
 from keras_permix.utils.files import hold_folder
 
 print(hold_folder(sys.argv[1]))
@@ -49,7 +52,7 @@ print(hold_folder(sys.argv[1]))
 
 
 def run(script, *arguments):
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, "-c", ALONE + script]
     return subprocess.run(
         [*command, *map(str, arguments)], env=environment(), capture_output=True, text=True
     )
