@@ -53,7 +53,6 @@ ONCE = (
     "tests/test_readme.py",
     "tests/tools/test_make_minilm.py",
     "tests/tools/test_make_qm9.py",
-    "tests/tools/test_make_retrieval.py",
     "tests/tools/test_publish.py",
     "tests/training/test_checkpoints.py",
     "tests/training/test_distribute.py::test_batch",

@@ -21,7 +21,7 @@ from keras_permix.data.lra.listops import (
 )
 from keras_permix.data.lra.pathfinder import generated_pathfinder, load_pathfinder
 from keras_permix.data.lra.pixels import load_pixels
-from keras_permix.data.lra.retrieval import load_retrieval
+from keras_permix.data.lra.retrieval import load_retrieval, load_review_halves
 from keras_permix.data.pipeline import Pipeline
 from keras_permix.data.text.sets import load_texts
 from keras_permix.data.text.sources import TextSource, TokenSource
@@ -56,6 +56,7 @@ __all__ = [
     "load_pathfinder",
     "load_pixels",
     "load_retrieval",
+    "load_review_halves",
     "load_sheet",
     "load_texts",
     "make_augmentation",

@@ -246,8 +246,9 @@ SMALL: dict[str, dict[str, Any]] = {
         test_samples=2500
     ),
     "retrieval": dict(
-        model=dict(max_sequence_length=256), batch_size=16, epochs=4, steps_per_epoch=250,
-        validation_samples=1000, test_samples=2500,
+        data=dict(source="imdb", tokenizer="bpe"),
+        model=dict(max_sequence_length=128, vocabulary_size=4096), batch_size=16, epochs=4,
+        steps_per_epoch=375, test_samples=2500,
     ),
     "image": dict(
         model=dict(image_size=16), batch_size=16, epochs=8, steps_per_epoch=200,

@@ -16,6 +16,7 @@ from keras_permix.data import (
     listops_tokenizer,
     load_listops,
     load_retrieval,
+    load_review_halves,
     load_texts,
 )
 from keras_permix.data.dataset import split_source
@@ -27,6 +28,7 @@ from keras_permix.tasks.task import FILES, Task, check_options, check_set
 from keras_permix.utils.checks import check_choice
 
 LISTOPS: dict[str, Callable[..., Dataset]] = {"generated": generated_listops, "files": load_listops}
+RETRIEVAL: dict[str, Callable[..., Dataset]] = {"files": load_retrieval, "imdb": load_review_halves}
 TOKENIZERS = (None, "bpe")
 
 
@@ -67,7 +69,8 @@ class TextTask(Task):
             source = check_choice("data.source", spec.get("source", "generated"), LISTOPS)
             return LISTOPS[source], ("source",)
         if spec["name"] == "retrieval" and len(cls.fields) == 2 and not set(FILES) & set(spec):
-            return load_retrieval, ("tokenizer",)
+            source = check_choice("data.source", spec.get("source", "files"), RETRIEVAL)
+            return RETRIEVAL[source], ("source", "tokenizer")
         return load_texts, (*FILES, "tokenizer")
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
@@ -76,15 +79,16 @@ class TextTask(Task):
         `spec` has the "name" of the set and arguments of `load_texts`. With `tokenizer="bpe"`, a
         model without a tokenizer receives one trained on the training texts, with `vocabulary_size`
         subwords. "listops" has the sources "generated" (default) and "files", with the arguments of
-        `generated_listops` or `load_listops`, and sets a tokenizer for its tokens. "retrieval" is
-        read by `load_retrieval`.
+        `generated_listops` or `load_listops`, and sets a tokenizer for its tokens. "retrieval" has
+        the sources "files" (default, `load_retrieval`) and "imdb" (`load_review_halves`).
         """
         load, _ = self._loader(spec)
         options, length = dict(spec), self.config["max_sequence_length"]
         name = options.pop("name")
+        if load is not load_texts:
+            options.pop("source", None)
         if load in LISTOPS.values():
             self._prepare_listops()
-            options.pop("source", None)
             if load is load_listops:
                 options["data_dir"] = data_dir
             return load(length, **options)

@@ -97,12 +97,14 @@ def test_gray_pixels(monkeypatch):
         (TASKS["text_classification"], dict(name="listops", source="files", seed=1)),
         (TASKS["image_classification"], dict(name="pathfinder", source="files", seed=1)),
         (TASKS["image_classification"], dict(name="cifar10_gray", seed=1)),
+        (TASKS["pair_classification"], dict(name="retrieval", source="imdb", seed=1)),
     ],
 )
 def test_option_of_another_source_raises(task, spec):
     with pytest.raises(ValueError, match=r"`data` accepts the arguments .* Received: \['seed'\]"):
         task.check_data(spec)
     TASKS["text_classification"].check_data(dict(name="listops", seed=1, train=8))
+    TASKS["pair_classification"].check_data(dict(name="retrieval", source="imdb", validation=8))
 
 
 def test_retrieval_with_subwords():

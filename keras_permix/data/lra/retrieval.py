@@ -1,12 +1,13 @@
-"""Load the retrieval task: predict whether one of two papers cites the other."""
+"""Load the retrieval task: pairs of papers that cite each other, or halves of one review."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from keras_permix._typing import StrPath
-from keras_permix.data.dataset import Dataset
+from keras_permix.data.dataset import Dataset, split_source
 from keras_permix.data.files import find_layout, read_row, read_rows
+from keras_permix.data.text.sets import load_texts
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts
 
@@ -14,6 +15,7 @@ FILES = ("new_aan_pairs.train.tsv", "new_aan_pairs.eval.tsv", "new_aan_pairs.tes
 COLUMNS = ("class", "id", "id2", "text", "text2")
 CLASSES = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
 RETRIEVAL_LABELS = ("unrelated", "cited")
+HALVES_LABELS = ("another review", "same review")
 
 
 def load_retrieval(
@@ -60,6 +62,56 @@ def load_retrieval(
         (TextSource(texts, classes, max_sequence_length, encode), None) for texts, classes in pairs
     )
     return Dataset("retrieval", train, test, RETRIEVAL_LABELS, validation)
+
+
+def load_review_halves(
+    max_sequence_length: int,
+    data_dir: StrPath | None = None,
+    *,
+    encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
+    validation: int = 1000,
+) -> Dataset:
+    """Load pairs of halves of IMDB's reviews, a small substitute for the pairs of papers.
+
+    A pair is the first half of a review, and the second half of the same review (class 1) or of
+    another one (class 0). Both classes are equally frequent, and every half occurs once. The pairs
+    are always the same: 25,000 for training, including validation, and 25,000 for testing.
+
+    Args:
+        max_sequence_length: Int, tokens of a padded text; longer texts are truncated.
+        data_dir: Folder of IMDB, as in `load_texts`.
+        encode: As in `load_retrieval`.
+        validation: Int, number of training pairs held out for validation.
+
+    Returns:
+        A `Dataset` whose parts are `(TextSource, None)`.
+
+    Raises:
+        ValueError: If a file is damaged.
+        FileNotFoundError: If a file is missing.
+
+    Reference: [Maas et al., 2011](https://aclanthology.org/P11-1015) for the reviews.
+    """
+    reviews, rng = load_texts("imdb", max_sequence_length, data_dir), np.random.default_rng(0)
+    train, test = (
+        TextSource(*_halves(part.texts, rng), max_sequence_length, encode)
+        for part, _ in (reviews.train, reviews.test)
+    )
+    held_out, train = split_source(train, validation, len(train) - validation)
+    return Dataset("retrieval", train, (test, None), HALVES_LABELS, held_out)
+
+
+def _halves(texts, rng):
+    """Return shuffled pairs of halves of texts, and their classes."""
+    same, others = np.array_split(rng.permutation(len(texts)), 2)
+    pairs = np.stack([np.r_[same, others], np.r_[same, np.roll(others, 1)]], axis=1)
+    pairs = pairs[rng.permutation(len(pairs))]
+    words = [text.split() for text in texts]
+    halves = [
+        (" ".join(words[a][: len(words[a]) // 2]), " ".join(words[b][len(words[b]) // 2 :]))
+        for a, b in pairs
+    ]
+    return halves, pairs[:, 0] == pairs[:, 1]
 
 
 def _read(path):

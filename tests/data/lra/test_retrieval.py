@@ -1,11 +1,12 @@
-"""Test document pairs in the format of the Long Range Arena."""
+"""Test document pairs in the format of the Long Range Arena, and halves of reviews."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from keras_permix.data import Pipeline, load_retrieval
+from keras_permix.data import Pipeline, load_retrieval, load_review_halves
 from keras_permix.data.lra.retrieval import FILES
 
 SAMPLE = Path(__file__).parent / "aan"
@@ -55,3 +56,36 @@ def test_missing_files_raise(tmp_path, monkeypatch):
         load_retrieval(16)
     with pytest.raises(FileNotFoundError, match="new_aan_pairs.train.tsv .* without these files"):
         load_retrieval(16, tmp_path)
+
+
+def write_reviews(folder, numbers):
+    for number in numbers:
+        label = "neg" if number % 2 else "pos"
+        path = folder / label / f"{number}_7.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = f"\tFilm {number} is\nabout cats and dogs {number}. "
+        path.write_text(text, encoding="utf-8")
+
+
+def test_each_half_is_in_one_pair_and_half_of_the_pairs_match(tmp_path):
+    write_reviews(tmp_path / "aclImdb" / "train", range(20))
+    write_reviews(tmp_path / "aclImdb" / "test", range(20, 28))
+    data = load_review_halves(64, tmp_path, validation=4)
+    assert (data.name, data.labels) == ("retrieval", ("another review", "same review"))
+    train, validation, test = (part[0] for part in (data.train, data.validation, data.test))
+    assert [len(part) for part in (train, validation, test)] == [16, 4, 8]
+    for texts, targets, numbers in (
+        (train.texts + validation.texts, [*train.targets, *validation.targets], range(20)),
+        (test.texts, test.targets, range(20, 28)),
+    ):
+        first, second = zip(*texts, strict=True)
+        assert Counter(first) == Counter(f"Film {number} is about" for number in numbers)
+        assert Counter(second) == Counter(f"cats and dogs {number}." for number in numbers)
+        same = [a.split()[1] == b.split()[-1].rstrip(".") for a, b in texts]
+        np.testing.assert_array_equal(targets, same)
+        assert sum(same) == len(same) // 2
+    again = load_review_halves(64, tmp_path, validation=4)
+    assert again.train[0].texts == train.texts
+    inputs, classes = train.read([0])
+    np.testing.assert_array_equal(inputs["tokens"][0], [padded(x, 64) for x in train.texts[0]])
+    assert classes.tolist() == [train.targets[0]]
