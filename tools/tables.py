@@ -335,7 +335,8 @@ def gpu_ops():
 # Model -> measurements of one argument of its mixer.
 ABLATIONS = {
     "CSPViT": (
-        "xeon/sweep_group_size", "epyc/sweep_group_size", "epyc/sweep_shift", "xeon/sweep_shift"
+        "xeon/sweep_group_size", "epyc/sweep_group_size", "epyc/sweep_shift", "xeon/sweep_shift",
+        "epyc/sweep_inner_dim",
     ),
     "SliceViT": ("epyc/sweep_order",),
     "ViT": ("epyc/sweep_attention",),
