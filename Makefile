@@ -104,6 +104,7 @@ test-oldest: $(OLDEST)/.installed
 	PYTHONPATH=$(abspath $(OLDEST)) $(TEST)/bin/python -m tests torch jax $(OLDEST_TESTS) \
 		-k "not activations and not MEGA" $(ARGS)
 
+# Of `test_features.py`, only the tests of CSPViT and CSPMEGA.
 test-newest: $(NEWEST)/.installed
 	$(NEWEST)/bin/python -m tests jax $(NEWEST_TESTS) \
 		-k "CSP or not test_features" $(ARGS)

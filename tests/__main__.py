@@ -10,7 +10,7 @@ The backend of a test depends only on the test:
 - `pytest.mark.once` (needs no backend, or gives the same result on all): the last backend, which
   starts fastest.
 - `pytest.mark.everywhere` (compares numbers with a reference): every backend.
-- All other tests: one backend, chosen by a hash of the test id; half of them the last one.
+- All other tests: one backend, chosen by a hash of the test id; half of them run on the last one.
 
 With `--thorough`, a single backend, or pytest arguments, all tests but `once` run on every backend.
 Only `make test-accelerators` interprets kernels. On JAX and TensorFlow, tests that compile programs
@@ -85,10 +85,10 @@ def run_all(backend, marks, arguments, share):
     quick = fast_compilation(backend)
     if quick and "-m" not in arguments:
         files = sorted({name.partition("::")[0] for name in AS_USERS_DO})
-        runs = [
-            ({**share, **quick}, f"{marks} and not as_users_do", arguments),
-            (share, f"{marks} and as_users_do", arguments or files),
-        ]
+        asked = [word.partition("::")[0] for word in arguments if word.startswith("tests")]
+        runs = [({**share, **quick}, f"{marks} and not as_users_do", arguments)]
+        if not asked or any(a.startswith(b) or b.startswith(a) for a in asked for b in files):
+            runs.append((share, f"{marks} and as_users_do", arguments or files))
     done = [run(backend, flags, ["-m", marks, *arguments]) for flags, marks, arguments in runs]
     codes, counts, seconds = zip(*done, strict=True)
     code = max(set(codes) - {NO_TESTS}, default=NO_TESTS)
@@ -99,8 +99,8 @@ def fast_compilation(backend):
     """Return environment variables that shorten most tests by up to 40 %; none for PyTorch."""
     if backend == "torch":
         return {}
-    is_old = backend == "tensorflow" or [*map(int, version("jax").split(".")[:2])] < [0, 11]
-    return {"XLA_FLAGS": FAST_COMPILATION + (UNFUSED if is_old else "")}
+    knows = backend == "tensorflow" or [*map(int, version("jax").split(".")[:2])] < [0, 11]
+    return {"XLA_FLAGS": FAST_COMPILATION + (UNFUSED if knows else "")}
 
 
 def run(backend, flags, arguments):

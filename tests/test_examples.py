@@ -144,11 +144,8 @@ WAYS = {
 def test_ways_to_train(backend):
     pytest.importorskip(backend)
     ways = WAYS[backend]
-    printed = run(
-        *("ways_to_train.py", "--smoke", "--rounds", "1", "--ways", *ways),
-        backend=backend,
-        **fast_compilation(backend),
-    )
+    arguments = ("ways_to_train.py", "--smoke", "--rounds", "1", "--ways", *ways)
+    printed = run(*arguments, backend=backend, **fast_compilation(backend))
     found = dict(re.findall(r"(\w+): ([\d,]+) trained parameters, [\d.]+ % top-1, ", printed))
     # Rank 4 in four dense layers of six blocks and in the patch embedding; last norm, head.
     low_rank = 4 * (6 * (2 * (128 + 128) + 2 * (128 + 256)) + 48 + 128) + 2 * 128 + 129 * 10

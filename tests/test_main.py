@@ -32,6 +32,7 @@ def test_compiling_backends_run_twice(runs, backend):
         (backend, True, ["-m", "not once and not as_users_do", "tests/ops"]),
         (backend, False, ["-m", "not once and as_users_do", "tests/ops"]),
     ]
+    assert main.run_all(backend, "not once", ["tests/zoo"], {}) == (0, (3, 2, 1), 1.5)
 
 
 @pytest.mark.parametrize(

@@ -86,14 +86,19 @@ def test_failed_run_does_not_stop_others(tmp_path, monkeypatch, capsys):
 # Every family of models, and texts, pairs and images.
 @pytest.mark.once
 @pytest.mark.parametrize(
-    ("task", "model"),
-    [("listops", "simpletron"), ("retrieval", "butterfly"), ("image", "csp_mega")],
+    ("scale", "task", "model"),
+    [
+        ("paper", "listops", "simpletron"),
+        ("paper", "retrieval", "butterfly"),
+        ("paper", "image", "csp_mega"),
+        ("small", "retrieval", "mega"),
+    ],
 )
-def test_paper_scale_runs(task, model, tmp_path, capsys):
+def test_smoke_runs(scale, task, model, tmp_path, capsys):
     tiny = ["--set", "model.hidden_dim=16", "--set", "model.num_layers=1"]
-    arguments = ["--scale", "paper", "--smoke", "--verbose", "0", "--runs", str(tmp_path)]
+    arguments = ["--scale", scale, "--smoke", "--verbose", "0", "--runs", str(tmp_path)]
     lra(task, "--model", model, *arguments, *tiny)
-    (preset,) = tmp_path.glob(f"lra_paper/{task}_{model}_0_*_smoke/preset")
+    (preset,) = tmp_path.glob(f"lra_{scale}/{task}_{model}_0_*_smoke/preset")
     assert preset.is_dir()
     assert not (tmp_path / "lra.csv").exists()
 

@@ -95,6 +95,8 @@ CORE = {
         hidden_dropout=0.2,
     ),
     # Random rotary biases may all be negative, for which relu2 has no gradient.
+    "mega dense": partial(MEGA, mixer=keras.layers.Dense(12)),
+    "mega attention of keras": partial(MEGA, mixer=keras.layers.MultiHeadAttention(2, 4)),
     "mega relu2": partial(
         MEGA, mixer="relu2", attention={"max_sequence_length": 16}, norm="batchnorm"
     ),
@@ -169,9 +171,7 @@ UNMASKED = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [*CORE, *(pytest.param(name, marks=pytest.mark.once) for name in VARIANTS)]
-)
+@pytest.mark.parametrize("name", LAYERS)
 def test_layer_basics(name):
     check_layer(LAYERS[name], SHAPE, numerics=name in CORE, continuous="selects" not in name)
 
@@ -183,7 +183,7 @@ def test_layer_without_mask_basics(name):
 
 
 def test_files_load_on_another_backend():
-    check_other_backend({**UNMASKED, **{name: (make, SHAPE) for name, make in CORE.items()}})
+    check_other_backend({**UNMASKED, **{name: (make, SHAPE) for name, make in LAYERS.items()}})
 
 
 @pytest.mark.parametrize(

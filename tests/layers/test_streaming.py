@@ -18,7 +18,7 @@ X = np.random.default_rng(0).normal(size=(3, TOKENS, 8)).astype("float32")
 MASK = np.random.default_rng(1).random((3, TOKENS)) < 0.7
 MASK[0] = True
 MASK[1, :3] = False  # tokens without a real predecessor
-PIECES = {"whole": [TOKENS], "chunks": [1, 34, 1, 34], "tokens": [1] * TOKENS}
+PIECES = {"whole": [TOKENS], "chunks": [1, 50, 1, 18], "tokens": [1] * TOKENS}
 CASES = [  # pieces, dtype, masked
     ("whole", "float32", False),
     ("chunks", "float32", False),

@@ -9,6 +9,7 @@ from keras_permix.tasks import TASKS, task_of
 from keras_permix.zoo import MEGA, LRATransformer
 from tests.data.lra.test_listops import SAMPLE
 from tests.data.lra.test_retrieval import SAMPLE as PAIRS
+from tests.data.lra.test_retrieval import write_reviews
 
 pytestmark = pytest.mark.once
 TINY = dict(hidden_dim=8, num_layers=1, mlp_dim=8, mixer="slice_sort")
@@ -104,14 +105,20 @@ def test_option_of_another_source_raises(task, spec):
     with pytest.raises(ValueError, match=r"`data` accepts the arguments .* Received: \['seed'\]"):
         task.check_data(spec)
     TASKS["text_classification"].check_data(dict(name="listops", seed=1, train=8))
-    TASKS["pair_classification"].check_data(dict(name="retrieval", source="imdb", validation=8))
 
 
-def test_retrieval_with_subwords():
+@pytest.mark.parametrize("source", ["files", "imdb"])
+def test_retrieval_with_subwords(source, tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_permix.data.lra.retrieval.HELD_OUT", 4)
+    for part in ("train", "test"):
+        write_reviews(tmp_path / "aclImdb" / part, range(20))
+    folder = {"files": PAIRS, "imdb": tmp_path}[source]
     pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     model = LRATransformer(vocabulary_size=100, max_sequence_length=32, pairs=True, **TINY)
-    data = task_of(model).load({"name": "retrieval", "tokenizer": "bpe"}, PAIRS)
+    spec = {"name": "retrieval", "source": source, "tokenizer": "bpe"}
+    data = task_of(model).load(spec, folder)
     assert model.tokenizer is not None
     inputs, _ = task_of(model).batches(data.test, 1)[0]
     assert inputs["tokens"].shape == (1, 2, 32)
-    assert inputs["mask"][0, 0].sum() < len("a corpus of recipes")
+    (first, _), *_ = data.test[0].texts
+    assert inputs["mask"][0, 0].sum() < len(first)

@@ -24,6 +24,7 @@ from keras_permix.training.distribute.jax import (
     check_divides,
     divided_axis,
 )
+from tests.__main__ import fast_compilation
 from tests.harness import ROOT
 from tests.harness.processes import environment
 from tests.tolerances import TOLERANCES
@@ -33,12 +34,13 @@ from tests.zoo.models import FAMILIES, TINY, tiny
 BACKEND = keras.config.backend()
 SECONDS = 300  # generous, since other tests run in parallel
 DEVICES = "--xla_force_host_platform_device_count=8"
+FLAGS = fast_compilation(BACKEND).get("XLA_FLAGS", "")
 # Backend -> case -> (kind, processes, devices in total, environment).
 SHARED = {
     "jax": {
-        "devices": ("data", 1, 8, {"XLA_FLAGS": DEVICES}),
-        "weights": ("model", 1, 8, {"XLA_FLAGS": DEVICES}),
-        "processes": ("data", 2, 2, {"XLA_FLAGS": ""}),
+        "devices": ("data", 1, 8, {"XLA_FLAGS": f"{FLAGS} {DEVICES}"}),
+        "weights": ("model", 1, 8, {"XLA_FLAGS": f"{FLAGS} {DEVICES}"}),
+        "processes": ("data", 2, 2, {"XLA_FLAGS": FLAGS}),
     },
     "tensorflow": {
         "devices": ("auto", 1, 2, {"LOGICAL_CPUS": "2"}),

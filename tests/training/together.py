@@ -5,7 +5,6 @@
 Writes rows and weights to OUT/PROCESS.npz. Process LOST kills itself in epoch EPOCH.
 """
 
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -42,8 +41,10 @@ def main(out, kind, lost=None, epoch=None):
         (cpu,) = tf.config.list_physical_devices("CPU")
         parts = [tf.config.LogicalDeviceConfiguration() for _ in range(cpus)]
         tf.config.set_logical_device_configuration(cpu, parts)
-    if lost and keras.config.backend() == "jax":  # The others wait so long for the lost process.
-        importlib.import_module("keras_permix.training.distribute.jax").SHUTDOWN = 4
+    if lost and keras.config.backend() == "jax":
+        from keras_permix.training.distribute import jax
+
+        jax.SHUTDOWN = 4  # seconds that the other processes wait for the lost one
     with distributed(kind) as here:
         print(f"process {here.index} of {here.count}, {here.devices} devices", flush=True)
         callbacks = [runs.Killer(int(epoch))] if str(here.index) == lost else []

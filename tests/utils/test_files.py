@@ -22,7 +22,7 @@ from tests.harness.processes import environment
 pytestmark = pytest.mark.once
 
 # A process that kills itself at the given call of `os.rename`, counted from 1.
-# Imports a module of the package without Keras.
+# `utils` is imported without Keras.
 ALONE = """
 import importlib.util, os, signal, sys
 

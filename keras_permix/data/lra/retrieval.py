@@ -1,4 +1,4 @@
-"""Load the retrieval task: pairs of papers that cite each other, or halves of one review."""
+"""Load the retrieval task: pairs of papers, or of halves of film reviews."""
 
 from collections.abc import Callable
 
@@ -16,6 +16,7 @@ COLUMNS = ("class", "id", "id2", "text", "text2")
 CLASSES = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
 RETRIEVAL_LABELS = ("unrelated", "cited")
 HALVES_LABELS = ("another review", "same review")
+HELD_OUT = 1000  # training pairs of halves for validation
 
 
 def load_retrieval(
@@ -69,19 +70,18 @@ def load_review_halves(
     data_dir: StrPath | None = None,
     *,
     encode: Callable[..., dict[str, np.ndarray]] = encode_texts,
-    validation: int = 1000,
 ) -> Dataset:
     """Load pairs of halves of IMDB's reviews, a small substitute for the pairs of papers.
 
     A pair is the first half of a review, and the second half of the same review (class 1) or of
-    another one (class 0). Both classes are equally frequent, and every half occurs once. The pairs
-    are always the same: 25,000 for training, including validation, and 25,000 for testing.
+    another one (class 0). Both classes are equally frequent, and every half occurs once. There are
+    24,000 pairs for training, 1,000 for validation and 25,000 for testing, always the same for the
+    same files.
 
     Args:
         max_sequence_length: Int, tokens of a padded text; longer texts are truncated.
         data_dir: Folder of IMDB, as in `load_texts`.
         encode: As in `load_retrieval`.
-        validation: Int, number of training pairs held out for validation.
 
     Returns:
         A `Dataset` whose parts are `(TextSource, None)`.
@@ -90,6 +90,12 @@ def load_review_halves(
         ValueError: If a file is damaged.
         FileNotFoundError: If a file is missing.
 
+    Example:
+
+    >>> from keras_permix.data import load_review_halves
+    >>> load_review_halves(128).labels  # doctest: +SKIP
+    ('another review', 'same review')
+
     Reference: [Maas et al., 2011](https://aclanthology.org/P11-1015) for the reviews.
     """
     reviews, rng = load_texts("imdb", max_sequence_length, data_dir), np.random.default_rng(0)
@@ -97,7 +103,7 @@ def load_review_halves(
         TextSource(*_halves(part.texts, rng), max_sequence_length, encode)
         for part, _ in (reviews.train, reviews.test)
     )
-    held_out, train = split_source(train, validation, len(train) - validation)
+    held_out, train = split_source(train, HELD_OUT, len(train) - HELD_OUT)
     return Dataset("retrieval", train, (test, None), HALVES_LABELS, held_out)
 
 

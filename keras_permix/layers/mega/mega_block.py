@@ -49,7 +49,7 @@ class MegaBlock(Streaming, Composite):
         shared_dim: Width of the shared representation of queries and keys.
         mixer: An attention function, "softmax", "laplace" or "relu2" (see `MegaAttention`), or a
             layer that keeps the shape of the values `(batch, tokens, inner_dim)`. The mask is
-            passed to layers that take one.
+            passed to layers that take one; others treat padding as real tokens.
         mlp_dim: Hidden width of the feed-forward layer. `None`: `inner_dim`.
         average: A dict of arguments of `DampedEMA`: `ema_dim`, `truncation`, `bidirectional`.
             `bidirectional` defaults to `not causal`.

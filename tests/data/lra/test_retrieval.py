@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from keras_permix.data import Pipeline, load_retrieval, load_review_halves
+from keras_permix.data.lra import retrieval
 from keras_permix.data.lra.retrieval import FILES
 
 SAMPLE = Path(__file__).parent / "aan"
@@ -67,10 +68,11 @@ def write_reviews(folder, numbers):
         path.write_text(text, encoding="utf-8")
 
 
-def test_each_half_is_in_one_pair_and_half_of_the_pairs_match(tmp_path):
+def test_each_half_is_in_one_pair_and_half_of_the_pairs_match(tmp_path, monkeypatch):
+    monkeypatch.setattr(retrieval, "HELD_OUT", 4)
     write_reviews(tmp_path / "aclImdb" / "train", range(20))
     write_reviews(tmp_path / "aclImdb" / "test", range(20, 28))
-    data = load_review_halves(64, tmp_path, validation=4)
+    data = load_review_halves(64, tmp_path)
     assert (data.name, data.labels) == ("retrieval", ("another review", "same review"))
     train, validation, test = (part[0] for part in (data.train, data.validation, data.test))
     assert [len(part) for part in (train, validation, test)] == [16, 4, 8]
@@ -84,7 +86,7 @@ def test_each_half_is_in_one_pair_and_half_of_the_pairs_match(tmp_path):
         same = [a.split()[1] == b.split()[-1].rstrip(".") for a, b in texts]
         np.testing.assert_array_equal(targets, same)
         assert sum(same) == len(same) // 2
-    again = load_review_halves(64, tmp_path, validation=4)
+    again = load_review_halves(64, tmp_path)
     assert again.train[0].texts == train.texts
     inputs, classes = train.read([0])
     np.testing.assert_array_equal(inputs["tokens"][0], [padded(x, 64) for x in train.texts[0]])

@@ -185,7 +185,10 @@ ATTENTIONS = {
 
 @pytest.mark.parametrize(
     ("name", "masked"),
-    [*((name, True) for name in ATTENTIONS), *((name, False) for name in ("softmax", "laplace"))],
+    [
+        *((name, True) for name in ATTENTIONS),
+        *((name, False) for name in ("softmax", "laplace", "rotary")),
+    ],
 )
 def test_block_matches_numpy(name, masked):
     block = make(**ATTENTIONS[name])
