@@ -99,10 +99,12 @@ def load_review_halves(
     Reference: [Maas et al., 2011](https://aclanthology.org/P11-1015) for the reviews.
     """
     reviews, rng = load_texts("imdb", max_sequence_length, data_dir), np.random.default_rng(0)
-    train, test = (
-        TextSource(*_halves(part.texts, rng), max_sequence_length, encode)
-        for part, _ in (reviews.train, reviews.test)
-    )
+
+    def source(part):
+        halves, classes = _halves(part[0].texts, rng)
+        return TextSource(halves, classes, max_sequence_length, encode)
+
+    train, test = source(reviews.train), source(reviews.test)
     held_out, train = split_source(train, HELD_OUT, len(train) - HELD_OUT)
     return Dataset("retrieval", train, (test, None), HALVES_LABELS, held_out)
 
