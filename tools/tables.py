@@ -339,6 +339,7 @@ ABLATIONS = {
         "epyc/sweep_inner_dim",
     ),
     "SliceViT": ("epyc/sweep_order",),
+    "ButterflyViT": ("epyc/sweep_block_size", "epyc/sweep_random_order"),
     "ViT": ("epyc/sweep_attention",),
 }  # fmt: skip
 
