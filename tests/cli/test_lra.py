@@ -71,13 +71,22 @@ def test_failed_run_does_not_stop_others(tmp_path, monkeypatch, capsys):
         calls.append((run.task, run.model))
         if run.task == "text":
             raise FileNotFoundError(f"no {run.task}")
+        if run.task == "retrieval":
+            raise ImportError("no package")
         raise FloatingPointError("NaN")
 
     monkeypatch.setattr("keras_permix.training.train", train)
-    lra("text", "listops", "--model", "csp", "slice", "--runs", str(tmp_path), code=2)
-    assert calls == [("text", "csp"), ("listops", "csp"), ("listops", "slice")]
-    assert capsys.readouterr().err.splitlines() == [
+    tasks = ("text", "retrieval", "listops")
+    lra(*tasks, "--model", "csp", "slice", "--runs", str(tmp_path), code=2)
+    assert calls == [
+        ("text", "csp"), ("retrieval", "csp"), ("listops", "csp"), ("listops", "slice")
+    ]  # fmt: skip
+    printed = capsys.readouterr()
+    retrieval = printed.out.partition("retrieval")[2].partition("listops")[0]
+    assert "Channel-wise Sample Permutation" not in retrieval  # another task at small scale
+    assert printed.err.splitlines() == [
         "permix: error: text: no text",
+        "permix: error: retrieval: no package",
         "permix: error: listops, csp, seed 0: NaN",
         "permix: error: listops, slice, seed 0: NaN",
     ]

@@ -21,14 +21,14 @@ from tests.harness.processes import environment
 
 pytestmark = pytest.mark.once
 
-# A process that kills itself at the given call of `os.rename`, counted from 1.
-# `utils` is imported without Keras.
+# Lets a process import `keras_permix.utils` without Keras.
 ALONE = """
 import importlib.util, os, signal, sys
 
 spec = importlib.util.find_spec("keras_permix")
 sys.modules["keras_permix"] = importlib.util.module_from_spec(spec)
 """
+# A process that kills itself at the given call of `os.rename`, counted from 1.
 KILLED = """
 from keras_permix.utils.files import replacing_folder, write_text
 
