@@ -38,8 +38,6 @@ USUAL = {
     ("torch", "ONNX, dynamo", "SimpleTRON"),
     ("torch", "ONNX, dynamo", "SliceViT"),
     ("torch", "torch.export", "MEGA"),
-    ("torch", "torch.export", "SimpleTRON"),
-    ("torch", "torch.export", "SliceViT"),
 }
 MODELS = [name for name in TINY if name != "ViT"]
 PRESETS = [
