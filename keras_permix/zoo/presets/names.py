@@ -21,14 +21,17 @@ WEIGHTS_URL: str | None = None
 
 # Keys that name a Keras object. The configuration of a model may only name dtype policies.
 OBJECT_KEYS = ("class_name", "module", "registered_name")
-POLICY_MODULES = ("keras", "keras.dtype_policies")
-POLICIES = (
-    "DTypePolicy",
-    "DTypePolicyMap",
-    "Int4DTypePolicy",
-    "QuantizedDTypePolicy",
-    "QuantizedFloat8DTypePolicy",
-)
+POLICIES = [
+    (name, module, None)
+    for module in ("keras", "keras.dtype_policies")
+    for name in (
+        "DTypePolicy",
+        "DTypePolicyMap",
+        "Int4DTypePolicy",
+        "QuantizedDTypePolicy",
+        "QuantizedFloat8DTypePolicy",
+    )
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,10 +154,8 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
     else:
         raise ValueError(_unknown(str(preset), name, cls))
     if cls is not None and info.class_name != cls.__name__:
-        raise ValueError(
-            f"`{cls.__name__}.from_preset` loads presets of {cls.__name__}. For a preset of "
-            f"{info.class_name}, use `{info.class_name}.from_preset`. Received: {info.name!r}"
-        )
+        kind = info.class_name
+        raise ValueError(f"`preset` must be of {cls.__name__}. Received: {info.name!r} of {kind}")
     return info
 
 
@@ -176,15 +177,11 @@ def _info(name, folder):
 def _info_of_files(name, files):
     """Return the `PresetInfo` of a preset's files, and check its configuration."""
     spec, path = files.json(CONFIG_FILE), files.folder / CONFIG_FILE
-    class_name, module, registered = (spec.get(key) for key in OBJECT_KEYS)
-    right = module == "keras_permix.zoo" and registered == f"keras_permix>{class_name}"
-    known = isinstance(class_name, str) and class_name in MODELS
-    if not known or not right or not isinstance(spec.get("config"), dict):
-        raise ValueError(
-            "The configuration of a preset must be of a class of keras_permix.zoo "
-            f"({', '.join(MODELS)}). Received: {path} with class_name={class_name!r}, "
-            f"module={module!r}, registered_name={registered!r}"
-        )
+    found = [spec.get(key) for key in OBJECT_KEYS]
+    class_name = found[0]
+    right = found[1:] == ["keras_permix.zoo", f"keras_permix>{class_name}"]
+    if class_name not in list(MODELS) or not right or not isinstance(spec.get("config"), dict):
+        raise ValueError(f"`{path}` must be of a class of keras_permix.zoo. Received: {found}")
     check_plain(spec["config"], path)
     return PresetInfo(name, class_name, files)
 
@@ -210,30 +207,21 @@ def _unknown(preset, name, cls):
 
 def check_plain(value: Any, path: StrPath) -> None:
     """Raise ValueError if a configuration names objects other than dtype policies."""
-    if not isinstance(value, dict | list):
-        return
     if isinstance(value, dict) and not value.keys().isdisjoint(OBJECT_KEYS):
-        name, module, registered = (value.get(key) for key in OBJECT_KEYS)
-        if name not in POLICIES or module not in POLICY_MODULES or registered is not None:
-            raise ValueError(
-                "The configuration of a preset may name only objects that are Keras' dtype "
-                f"policies. Received: {path} with class_name={name!r}, module={module!r}, "
-                f"registered_name={registered!r}"
-            )
-    for part in value.values() if isinstance(value, dict) else value:
-        check_plain(part, path)
+        found = tuple(value.get(key) for key in OBJECT_KEYS)
+        if found not in POLICIES:
+            raise ValueError(f"`{path}` may name only objects of dtype policies. Received: {found}")
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            check_plain(part, path)
 
 
 def check_arguments(cls: type[Any], given: Collection[str]) -> None:
-    """Raise ValueError for unknown arguments of a model, with hints about those of mixers."""
+    """Raise ValueError for unknown arguments of a model, also for those of its mixers."""
     own = inspect.signature(cls.__init__).parameters.keys() - {"self", "kwargs"}
     known = own | {*cls.head_arguments, "labels", "name", "trainable"}
-    try:
-        check_names(cls.__name__, given, known)
-    except ValueError as error:
-        hints = ""
-        for name in sorted(set(given) - set(known)):
-            mixers = [mixer for mixer in MIXERS if name in arguments_of(mixer)]
-            if mixers and "mixer" in known:
-                hints += f" `{name}` is an argument of these mixers: {', '.join(mixers)}."
-        raise ValueError(f"{error}{hints}") from None
+    unknown = sorted(set(given) - known)
+    inner = [name for name in unknown if any(name in arguments_of(mixer) for mixer in MIXERS)]
+    if "mixer" in known and inner:
+        raise ValueError(f"Arguments of mixers must be in `mixer`. Received: {inner}")
+    check_names(cls.__name__, given, known)

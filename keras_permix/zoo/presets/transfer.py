@@ -41,10 +41,9 @@ def transfer_weights(
             value = target.transfer_weight(weight, value, source)
         if value is None or tuple(value.shape) != tuple(weight.shape):
             raise ValueError(
-                "Weights of a preset support another head, sizes that the model can resize, and "
-                "arguments that do not change the shapes of weights. To change others, start from "
-                "random weights: with `load_weights=False` in Python, or without `init` in a "
-                f"recipe. Received: {overrides}, with which `{weight.path}` is "
+                "Arguments must keep the shapes of weights. For random weights, set "
+                "`load_weights=False` or omit `init`. "
+                f"Received: {overrides}, with which `{weight.path}` is "
                 f"{tuple(weight.shape)} instead of {None if value is None else tuple(value.shape)}"
             )
         assign_copy(weight, value)

@@ -71,10 +71,7 @@ def save_preset(
     config = spec["config"] if quantized else {**spec["config"], "dtype": "float32"}
     stored = type(model).from_config(config)
     load_weights_content(stored, contents[WEIGHTS_FILE], WEIGHTS_FILE)
-    check_finite_weights(stored, "Train again, or pass a `weights_dtype` with a larger range")
-    scores = [value for value in (metadata.get("scores") or {}).values() if value is not None]
-    if not np.isfinite(scores).all():
-        raise ValueError(f"`scores` must be finite. Received: scores={metadata['scores']}")
+    check_finite_weights(stored)
     about = {
         "keras_version": keras.__version__,
         "parameter_count": stored.count_params(),
@@ -96,12 +93,12 @@ def _serialize_model(model: Model) -> dict[str, Any]:
     name = type(model).__name__
     if MODELS.get(name) is not type(model):
         raise ValueError(
-            f"A preset must be of a class of keras_permix.zoo: {', '.join(MODELS)}. "
-            f"Save other models with `model.save`. Received: {type(model).__module__}.{name}"
+            "A preset must be of a class of keras_permix.zoo. Save other models with `model.save`. "
+            f"Received: {type(model).__module__}.{name}"
         )
     elsewhere = {"labels", "trainable", *model.asset_files}
     config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
-    check_plain(config, f"{model.name} (use `model.save` instead)")
+    check_plain(config, model.name)
     return {
         "module": "keras_permix.zoo",
         "class_name": name,
@@ -146,19 +143,16 @@ def _copy_group(old, new, dtype):
 
 def _check_replaceable(folder):
     """Check that a folder holds only files of a preset, which may be removed."""
-    if folder.is_file():
-        raise NotADirectoryError(f"`folder` must not be a file. Received: {folder}")
     known = set(PRESET_FILES)
     with contextlib.suppress(OSError, ValueError):  # no preset, or a damaged one
         known |= set(open_preset(folder).names)
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
     foreign = []
-    for path in folder.rglob("*"):
+    for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if name not in (folders if path.is_dir() else known) and not LEFTOVER.fullmatch(name):
             foreign.append(name)
     if foreign:
         raise ValueError(
-            "`folder` must be new, empty, or a preset, which is replaced. "
-            f"Received: {folder} with {sorted(foreign)[:8]}"
+            f"`folder` must be new, empty, or a preset. Received: {folder} with {foreign[:8]}"
         )

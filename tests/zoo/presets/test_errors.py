@@ -66,13 +66,13 @@ def test_truncated_file_raises(preset, name):
 
 def test_truncated_metadata_raises(preset):
     os.truncate(preset / "metadata.json", 100)
-    refuses(preset, ValueError, "metadata.json` must be a JSON file; it is truncated or corrupt")
+    refuses(preset, ValueError, "metadata.json` must be valid JSON")
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "config.json", "preprocessor.json"])
 def test_missing_file_raises(preset, name):
     (preset / name).unlink()
-    refuses(preset, FileNotFoundError, f"contain `{name}` .* Received: a folder without .*{name}")
+    refuses(preset, FileNotFoundError, f"contain `{name}`.* Received: a folder without .*{name}")
 
 
 def test_load_weights_false_does_not_require_weights(preset):
@@ -83,18 +83,14 @@ def test_load_weights_false_does_not_require_weights(preset):
 
 def test_missing_metadata_raises(preset):
     (preset / "metadata.json").unlink()
-    refuses(preset, FileNotFoundError, r"must contain `metadata.json`.* Received: .*config.json")
-    run = preset.parent
-    assert preset.name == "preset" and not (run / "metadata.json").exists()
-    (preset / "metadata.json").write_text("{}")
-    refuses(run, FileNotFoundError, f"there is one in {preset}")
+    refuses(preset, FileNotFoundError, f"metadata.json` must exist.* `preset`. Received: {preset}")
 
 
 def test_wrong_class_raises(preset):
-    message = r"loads presets of ViT. For a preset of CSPViT, use `CSPViT.from_preset`"
+    message = "`preset` must be of ViT. Received: .* of CSPViT"
     refuses(preset, ValueError, message, cls=zoo.ViT)
     refuses("cspvit/test", ValueError, message, cls=zoo.ViT)
-    refuses("vit/test", ValueError, "loads presets of CSPViT. For a preset of ViT")
+    refuses("vit/test", ValueError, "`preset` must be of CSPViT. Received: 'vit/test' of ViT")
 
 
 @pytest.mark.parametrize("name", ["../config.json", "/etc/passwd", ".."])
@@ -109,7 +105,7 @@ def test_path_outside_folder_raises(preset, name):
 def test_link_outside_folder_raises(preset, tmp_path):
     shutil.move(preset / "model.weights.h5", tmp_path / "outside.h5")
     (preset / "model.weights.h5").symlink_to(tmp_path / "outside.h5")
-    refuses(preset, ValueError, "must lie inside its folder. Received: .*, which is .*outside.h5")
+    refuses(preset, ValueError, "must lie inside its folder. Received: .*outside.h5")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +120,7 @@ def test_link_outside_folder_raises(preset, tmp_path):
 def test_configuration_of_foreign_class_raises(preset, change):
     edit_json(preset / "config.json", lambda config: config.update(change))
     list_anew(preset, "config.json")
-    refuses(preset, ValueError, "must be of a class of keras_permix.zoo .*Received: ")
+    refuses(preset, ValueError, "must be of a class of keras_permix.zoo. Received: ")
     refuses(preset, ValueError, "must be of a class of keras_permix.zoo", cls=ZooModel)
 
 
@@ -143,18 +139,18 @@ def test_configuration_with_foreign_object_raises(preset, spy, key):
     value = {"dtype": spy, "mixer": {"name": "csp", "dtype": spy}, "mean": [spy]}[key]
     edit_json(preset / "config.json", lambda config: config["config"].update({key: value}))
     list_anew(preset, "config.json")
-    refuses(preset, ValueError, "may name only objects that are Keras' dtype policies. Received: ")
+    refuses(preset, ValueError, "may name only objects of dtype policies. Received: ")
 
 
 def test_metadata_list_raises(preset):
     (preset / "metadata.json").write_text("[]")
-    refuses(preset, ValueError, "must contain a JSON object. Received: a list")
+    refuses(preset, ValueError, r"metadata.json` must list .* Received: \[\]")
 
 
 def test_unwritable_target_raises(tmp_path):
     (tmp_path / "file").write_text("in the way")
     for target in (tmp_path / "file", tmp_path / "file" / "preset"):
-        with pytest.raises(OSError, match="(not be a file|Not a directory|File exists).*file"):
+        with pytest.raises(OSError, match="(Not a directory|File exists).*file"):
             tiny().save_to_preset(target)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -216,5 +212,5 @@ def test_weights_overflowing_model_dtype_raise(tmp_path):
     model = tiny()
     model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
     model.save_to_preset(tmp_path / "preset")
-    refuses(tmp_path / "preset", ValueError, "finite. Pass a `dtype`.*inf", dtype="float16")
+    refuses(tmp_path / "preset", ValueError, "finite.* `dtype` .*inf", dtype="float16")
     assert zoo.CSPViT.from_preset(tmp_path / "preset", dtype="bfloat16").count_params()
