@@ -49,18 +49,13 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
     """Make a model with weights of timm; a new head is initialized to zeros."""
     read, weights, path = timm
     decided = read.keys() - {"mean", "std", "layer_norm_epsilon"}
-    if decided & arguments.keys():
-        raise ValueError(
-            f"The file of timm sets {', '.join(sorted(decided))}. Do not pass them. "
-            f"Received: {arguments}"
-        )
+    if given := decided & arguments.keys():
+        raise ValueError(f"The file of timm sets these arguments. Received: {sorted(given)}")
     if num_classes is None:
         labels = arguments.get("labels")
         num_classes = read["num_classes"] if labels is None else len(labels)
     if num_classes is None:
-        raise ValueError(
-            f"`num_classes` must be given, because {path} has no head. Received: num_classes=None"
-        )
+        raise ValueError(f"`num_classes` must be given without a head. Received: {path}")
     model = cls(**{**read, **arguments, "num_classes": num_classes})
     own = {weight.path: tuple(weight.shape) for weight in model.weights}
     if num_classes != read["num_classes"]:
@@ -70,7 +65,7 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
     wrong = [name for name, value in weights.items() if own.get(name) != value.shape]
     if missing or wrong:
         raise ValueError(
-            f"{path} must contain all tensors of one model, and no others. Received: "
+            f"`{path}` must contain the tensors of one model. Received: "
             f"missing={sorted(missing)[:8]}, unknown or of another shape={sorted(wrong)[:8]}"
         )
     for weight in model.weights:
@@ -83,29 +78,18 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     tensors, file, config = _read(path)
     wanted = ("patch_embed.proj.weight", "pos_embed", "blocks.0.mlp.fc1.weight")
     sizes, weights = _parse(tensors, file, wanted, VIT, VIT_BLOCK, TABLES)
-    hidden_dim = sizes["hidden_dim"]
     has_token, norm_last = "cls_token" in tensors, "fc_norm.weight" in tensors
     pool = config.get("global_pool") or ("avg" if norm_last else "token")
     supported = has_token if pool == "token" else pool == "avg" and norm_last and not has_token
     if not supported:
         raise ValueError(
-            "The head must read a class token or, without one, the mean of the tokens with fc_norm "
-            f"after it. Received: {file} with global_pool={pool!r}, "
-            f"{'a' if has_token else 'no'} class token and "
-            f"{'fc_norm' if norm_last else 'a norm before the mean'}"
+            "The head must read a class token, or else the mean of the tokens before fc_norm. "
+            f"Received: global_pool={pool!r}, cls_token={has_token}, fc_norm={norm_last}"
         )
     heads = config.get("num_heads", num_heads)
     if num_heads not in (None, heads):
-        raise ValueError(
-            f"`num_heads` must be {heads}, as in {file.with_name(CONFIG_FILE)}. "
-            f"Received: num_heads={num_heads}"
-        )
-    num_heads = heads or HEADS.get(hidden_dim)
-    if num_heads is None:
-        raise ValueError(
-            f"`num_heads` must be given for widths other than {', '.join(map(str, HEADS))}. "
-            f"Received: num_heads=None, and a width of {hidden_dim} in {file}"
-        )
+        raise ValueError(f"`num_heads` must be {heads}. Received: num_heads={num_heads}")
+    num_heads = heads or HEADS.get(sizes["hidden_dim"])
     qkv_bias = "blocks.0.attn.qkv.bias" in tensors
     own = {
         "mlp_dim": len(tensors["blocks.0.mlp.fc1.weight"]),
@@ -149,8 +133,8 @@ def _images(config, sizes, patches, path):
     activation = config.get("act_layer") or kind
     if side**2 != patches or np.ptp(size) or activation != "gelu":
         raise ValueError(
-            "A model of timm must have square images and the activation gelu. "
-            f"Received: {path} with {patches} patches, images of {size}, and {activation}"
+            f"`{path}` must be a model of square images with the activation gelu. "
+            f"Received: {patches} patches, images of {size}, and {activation}"
         )
     half = (0.5,) * sizes["channels"]
     scale = {name: config.get(name, half) for name in ("mean", "std")}
@@ -168,9 +152,8 @@ def _parse(tensors, path, wanted, layers, block_layers, tables):
     kernel = tensors.get(wanted[0])
     if missing or unknown or kernel.shape[2] != kernel.shape[3]:
         raise ValueError(
-            f"`{path}` must contain a model of timm of this kind, with square patches and without "
-            f"unsupported tensors. Received: missing={missing}, unsupported={unknown[:8]}, patches "
-            f"of the shape {getattr(kernel, 'shape', None)}"
+            f"`{path}` must contain a model of this kind with square patches. Received: missing="
+            f"{missing}, unsupported={unknown[:8]}, patches={getattr(kernel, 'shape', None)}"
         )
     sizes = {
         "hidden_dim": kernel.shape[0],

@@ -178,13 +178,13 @@ def test_wrong_tensors_raise(tmp_path):
         (
             {},
             dict(num_layers=3),
-            "`num_layers` must be at most 2, .* Received: num_layers=3",
+            "`num_layers` must be at most 2. Received: num_layers=3",
         ),
         ({}, dict(num_layers=0), "`num_layers` must be a positive.* num_layers=0"),
         (
             {},
             dict(max_sequence_length=11),
-            "`max_sequence_length` must be at most 10, .* max_sequence_length=11",
+            "`max_sequence_length` must be at most 10. .* max_sequence_length=11",
         ),
         ({}, dict(hidden_dim=9), r"`folder` set .*hidden_dim.* Received: \['hidden_dim'\]"),
         ({}, dict(mixer="csp"), r"`swap_mixer` replaces .*Received: \['mixer'\]"),
@@ -202,10 +202,10 @@ def test_damaged_and_missing_files_raise(folder, tmp_path, monkeypatch):
     copy = write_bert(tmp_path)
     path = copy / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(Exception, match="while deserializing"):
+    with pytest.raises(ValueError, match="must be a safetensors file.*while deserializing"):
         SimpleTRON.from_bert(copy)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match="Pickles are not supported.* Received: no file"):
+    with pytest.raises(FileNotFoundError, match="model.safetensors"):
         SimpleTRON.from_bert(copy)
     monkeypatch.setitem(sys.modules, "safetensors", None)
     with pytest.raises(ImportError, match=r'pip install "keras_permix\[text\]"'):
@@ -313,7 +313,6 @@ def read_floats(path):
         ({"tokenizer_config": {"do_basic_tokenize": False}}, "'do_basic_tokenize': False"),
         ({"tokenizer_config": {"padding_side": "left"}}, "'padding_side': 'left'"),
         ({"tokenizer_config": {"unk_token": {"content": "<unk>"}}}, "'unk_token': '<unk>'"),
-        ({"tokenizer_config": []}, "must contain a JSON object"),
     ],
 )
 def test_unsupported_tokenizer_raises(files, message, tmp_path):
