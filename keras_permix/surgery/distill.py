@@ -75,25 +75,17 @@ def distill(
     Reference: Hinton, Vinyals, Dean, "Distilling the Knowledge in a Neural Network", 2015,
     arXiv:1503.02531; Romero et al., "FitNets: Hints for Thin Deep Nets", 2014, arXiv:1412.6550.
     """
-    _check_models(student, teacher)
+    if {id(weight) for weight in student.weights} & {id(weight) for weight in teacher.weights}:
+        raise ValueError(f"`student` must not share the teacher's weights. Received: {student}")
     shape = getattr(student, "output_shape", ())  # a subclassed model may have none
-    if not (logits >= 0 and features >= 0):
-        raise ValueError(
-            "`logits` and `features` must be at least 0. "
-            f"Received: logits={logits}, features={features}"
-        )
+    if not isinstance(shape, tuple):
+        raise ValueError(f"`student` must have one output. Received: {student.name}")
     if temperature is not None and shape[-1:] == (1,) and (logits or labels):
-        raise ValueError(
-            "A softmax over one output is constant: set `temperature=None`. "
-            f"Received: temperature={temperature}, outputs of shape {shape}"
-        )
+        raise ValueError(f"`temperature` must be None for one output. Received: {temperature=}")
     labels = check_rate("labels", labels)
     pairs = _pairs(student, teacher, layers) if features else []
     if not logits and not pairs:
-        raise ValueError(
-            "`logits` must be above 0, or `features` above 0 with `layers`. "
-            f"Received: logits={logits}, features={features}, layers={layers}"
-        )
+        raise ValueError("`logits`, or `features` of `layers`, must be above 0. Received: logits=0")
     supervised: Any = keras.losses.MeanSquaredError() if temperature is None else _cross_entropy
     if pairs:  # Lists would be tracked by Keras, and then not match the outputs.
         supervised = (supervised, *[_nothing] * (2 * len(pairs)))
@@ -126,13 +118,11 @@ class _Distiller(distillation.Distiller):
     """
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        if self.student_loss_weight:
-            if y is None:
-                raise ValueError(
-                    f"`labels` requires `y`. Received: labels={self.student_loss_weight}, y=None"
-                )
-            if isinstance(y_pred, tuple):
-                y = (y,) * len(y_pred)  # only the first is used
+        labels = self.student_loss_weight
+        if labels and y is None:
+            raise ValueError(f"`labels` requires `y`. Received: labels={labels}, y=None")
+        if labels and isinstance(y_pred, tuple):
+            y = (y,) * len(y_pred)  # only the first is used
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
@@ -179,20 +169,6 @@ def _nothing(y, outputs):
     return 0.0
 
 
-def _check_models(student, teacher):
-    for name, model in {"student": student, "teacher": teacher}.items():
-        if not model.built or not isinstance(getattr(model, "output_shape", ()), tuple):
-            raise ValueError(
-                f"`{name}` must be built and have one output. Received: {name}={model.name}"
-            )
-    shared = {id(weight) for weight in student.weights} & {id(weight) for weight in teacher.weights}
-    if shared:
-        raise ValueError(
-            "`student` and `teacher` must not share weights. Copy one with "
-            f"`keras.models.clone_model`. Received: {len(shared)} shared weights"
-        )
-
-
 def _pairs(student, teacher, layers):
     """Return pairs of symbolic hidden states of the student and the teacher."""
     if layers is None:
@@ -200,10 +176,7 @@ def _pairs(student, teacher, layers):
             return []
         depths = [len(model._feature_maps) for model in (student, teacher)]
         if depths[0] != depths[1]:
-            raise ValueError(
-                "`layers` must map blocks of the student to those of the teacher if their numbers "
-                f"differ. Received: layers=None, {depths[0]} and {depths[1]} blocks"
-            )
+            raise ValueError(f"`layers` must map blocks to blocks. Received: {depths} blocks")
         layers = range(depths[0])
     if not isinstance(layers, Mapping):
         layers = plain(layers)
@@ -213,10 +186,8 @@ def _pairs(student, teacher, layers):
     for first, second in layers.items():
         ours, theirs = _state(student, first), _state(teacher, second)
         if ours.shape != theirs.shape:
-            raise ValueError(
-                "`layers` must pair hidden states of the same shape. Received: "
-                f"{first!r} of {ours.shape} and {second!r} of {theirs.shape}"
-            )
+            found = f"{first!r} of {ours.shape} and {second!r} of {theirs.shape}"
+            raise ValueError(f"`layers` must pair states of the same shape. Received: {found}")
         pairs.append((ours, theirs))
     return pairs
 

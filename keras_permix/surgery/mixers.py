@@ -12,27 +12,21 @@ from keras_permix.layers.parts.wrappers import assign_copy, parameters_of
 from keras_permix.utils.checks import check_integer, is_index, plain
 
 NAMES = ("query", "key", "value")
-# With non-default values of these arguments, attention does more than mix tokens.
-BEYOND = {"output_shape": None, "use_gate": False, "sliding_window": None}
+# With values of these arguments, attention does more than mix all tokens.
+BEYOND = ("output_shape", "use_gate", "sliding_window", "attention_axes")
 
 
 def indices(layers, names):
     """Return the indices of the selected mixers; `names` lists all mixers."""
     if not names:
-        raise ValueError(
-            "`model` must contain Keras' `MultiHeadAttention` or a mixer of keras_permix. "
-            "Received: a model with neither"
-        )
+        raise ValueError("`model` must contain `MultiHeadAttention` or a mixer. Received: neither")
     if layers is None:
         return list(range(len(names)))
     chosen, layers = [], plain(layers)
     for layer in layers if isinstance(layers, list | tuple) else [layers]:
         number = is_index(layer, len(names))
         if not number and names.count(layer) != 1:
-            raise ValueError(
-                f"`layers` must be indices of the {len(names)} mixers of the model, or unique "
-                f"names of mixers: {names}. Received: layers={layers}"
-            )
+            raise ValueError(f"`layers` must be indices or names in {names}. Received: {layers=}")
         chosen.append(layer % len(names) if number else names.index(layer))
     return chosen
 
@@ -41,22 +35,13 @@ def check_swappable(layer, spec):
     """Raise an error if attention does more than mix all tokens of one tensor."""
     causal = isinstance(layer, MixingLayer) and layer.is_causal
     if causal and not is_causal(spec):
-        raise TypeError(
-            "A causal mixer can be replaced only by a causal mixer, such as "
-            f'{{"name": "simple_attention", "causal": True}}. Received: {layer.name}, mixer={spec}'
-        )
-    if not isinstance(layer, keras.layers.MultiHeadAttention):
-        return
-    config = layer.get_config()
-    all_axes = tuple(range(1, len(input_shape(layer)) - 1))
-    for name, usual in {**BEYOND, "attention_axes": all_axes}.items():
-        given = config.get(name) or usual
-        given = tuple(given) if isinstance(given, list) else given
-        if given != usual:
-            raise ValueError(
-                f"A `MultiHeadAttention` with `{name}` cannot be replaced. "
-                f"Received: {name}={given} of {layer.name}"
-            )
+        raise TypeError(f"`mixer` must be causal to replace {layer.name}. Received: mixer={spec}")
+    if isinstance(layer, keras.layers.MultiHeadAttention):
+        config = layer.get_config()
+        usual = (None, False, tuple(range(1, len(input_shape(layer)) - 1)))
+        beyond = {name: config[name] for name in BEYOND if config[name] not in usual}
+        if beyond:
+            raise ValueError(f"{layer.name} must only mix all tokens. Received: {beyond}")
 
 
 def fitting_arguments(layer, spec):
@@ -78,10 +63,7 @@ def fitting_arguments(layer, spec):
     usual = getattr(layer, "num_heads", parameters_of(kind)["num_heads"].default)
     heads = check_integer("num_heads", spec.get("num_heads", usual))
     if inner % heads:
-        raise ValueError(
-            f"`num_heads` must divide the {inner} channels of the values of {layer.name}. "
-            f"Received: num_heads={heads}, mixer={spec}"
-        )
+        raise ValueError(f"`num_heads` must divide {inner} channels. Received: num_heads={heads}")
     sizes = {"num_heads": heads, "head_dim": inner // heads}
     return {**sizes, **given, "use_qkv_bias": bias is not None}
 

@@ -74,15 +74,9 @@ def swap_mixer(
     """
     parts = model._flatten_layers()
     if any(part.quantization_mode or getattr(part, "lora_enabled", False) for part in parts):
-        raise ValueError(
-            "`model` must not be quantized or have LoRA. Swap first, then quantize the new model "
-            f"or enable LoRA. Received: {model.name}"
-        )
+        raise ValueError(f"`model` must not be quantized or have LoRA. Received: {model.name}")
     if not model.built:
-        raise ValueError(
-            "`model` must be built: call it once on inputs. "
-            f"Received: model={model.name}, which is not built"
-        )
+        raise ValueError(f"`model` must be built: call it once. Received: {model.name}")
     if isinstance(model, ZooModel):
         return swap_in_zoo(model, mixer, layers)
     spec = check_mixer(mixer)

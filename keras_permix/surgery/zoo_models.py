@@ -25,10 +25,7 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
     """Swap the mixers of a zoo model, and copy weights of the same path, and projections."""
     config = model.get_config()
     if "mixer" not in config:
-        raise ValueError(
-            f"{type(model).__name__} has no `mixer` to swap: MLPs mix its tokens. Use another "
-            f"class, such as `ViT`. Received: {model.name}"
-        )
+        raise ValueError(f"`model` must have a `mixer`. Received: {type(model).__name__}")
     depth = config["num_layers"]
     chosen = indices(layers, [f"block_{index}" for index in range(depth)])
     specs = [mixer_at(config["mixer"], index) for index in range(depth)]

@@ -208,9 +208,7 @@ def test_text_inputs():
         (dict(temperature=0), "temperature must be positive"),
         (dict(labels=1.0), "`labels`.*labels=1.0"),
         (dict(labels=0.5), "`labels` requires `y`.*labels=0.5"),
-        (dict(logits=0, features=0), "`logits` must be above 0.*logits=0, features=0"),
-        (dict(logits=-1), "must be at least 0.*logits=-1"),
-        (dict(features=float("nan"), layers={}), "must be at least 0.*features=nan"),
+        (dict(logits=0, features=0), "`logits`.* must be above 0.*logits=0"),
         (dict(layers={"first": "hidden_9"}), "No such layer: hidden_9"),
         (dict(layers={"first": "out"}), r"`layers`.*'first' of \(None, 8\) and 'out'"),
     ],
@@ -223,12 +221,13 @@ def test_invalid_arguments_raise(arguments, error):
 
 def test_invalid_models_raise():
     student, teacher = pair()
-    with pytest.raises(ValueError, match="share weights.*shared weights"):
+    with pytest.raises(ValueError, match="must not share the teacher's weights. Received: "):
         distill(teacher, teacher, teacher.make_inputs(0, 2))
-    with pytest.raises(ValueError, match="`layers`.*1 and 2 blocks"):
+    with pytest.raises(ValueError, match=r"`layers`.*\[1, 2\] blocks"):
         distill(tiny("ViT", num_layers=1), teacher, teacher.make_inputs(0, 2))
     one = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-    with pytest.raises(ValueError, match="`temperature=None`.*temperature=2.0"):
+    with pytest.raises(ValueError, match="`temperature` must be None.*temperature=2.0"):
         distill(one, keras.models.clone_model(one), np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="`student` must be built"):
-        distill(CustomModel(), teacher, teacher.make_inputs(0, 2))
+    two = keras.Model(teacher.input, [teacher.output, teacher.output])
+    with pytest.raises(ValueError, match="`student` must have one output"):
+        distill(keras.models.clone_model(two), teacher, teacher.make_inputs(0, 2))

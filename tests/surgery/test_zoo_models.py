@@ -42,7 +42,7 @@ def test_softmax_to_simple_attention_keeps_projections(arguments):
 
 @pytest.mark.once
 def test_num_heads_must_divide_projections():
-    with pytest.raises(ValueError, match="`num_heads` must divide the 8 channels"):
+    with pytest.raises(ValueError, match="`num_heads` must divide 8 channels"):
         swap_mixer(tiny("ViT"), {"name": "simple_attention", "num_heads": 3})
 
 
