@@ -69,7 +69,6 @@ def find_recipe(recipe: StrPath) -> Path:
     close = family or difflib.get_close_matches(str(recipe), known, n=1)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     raise ValueError(
-        "`recipe` must be the name of a preset with a recipe (see `permix list`), a `.toml` file, "
-        f"or a folder or list of images.{hint} Received: {str(recipe)!r}"
-        f"{'' if path.exists() else ', which does not exist'}"
+        "`recipe` must be a name (see `permix list`), a `.toml` file, or a folder or list of "
+        f"images.{hint} Received: {str(recipe)!r}"
     )

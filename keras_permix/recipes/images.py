@@ -62,10 +62,8 @@ def _folder_split(folder):
     parts = _parts(found)
     if parts is None and found and all(map(part_called, found)):
         raise ValueError(
-            "A folder of images must contain a folder per class, or train/ and one of "
-            f"{', '.join(f'{name}/' for name in (*TEST, *VALIDATION))} with a folder per class. "
-            "Pass the folder that contains the classes, or add the missing part. "
-            f"Received: {folder} with {sorted(found)} only"
+            f"{folder} must contain a folder per class, or train/ and test/ or val/ with a folder "
+            f"per class. Received: {sorted(found)} only"
         )
     return parts or {"test_fraction": TEST_FRACTION}
 
@@ -102,8 +100,8 @@ def _list_split(rows, file):
     parts = _parts(said)
     if parts is None or not all(map(part_called, said)):
         raise ValueError(
-            "The column `split` of a list of images must contain only train and one of "
-            f"{', '.join((*TEST, *VALIDATION))}. Received: {sorted(said)[:8]} in {file}"
+            "The column `split` must contain train, and test or val, and no other values. "
+            f"Received: {sorted(said)[:8]} in {file}"
         )
     return {"test": file.as_posix(), **parts}
 
@@ -123,9 +121,6 @@ def _parts(names):
         return None
     for part in parts:
         if len(part) > 1:
-            raise ValueError(
-                "Each part, for training, testing and validation, must have one name. "
-                f"Received: {' and '.join(map(repr, part))}"
-            )
+            raise ValueError(f"Each part of the data must have one name. Received: {part}")
     found = {"splits": (*train, *(test or validation))}
     return {**found, "validation": validation[0]} if test and validation else found

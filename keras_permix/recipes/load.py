@@ -10,6 +10,7 @@ from keras_permix._typing import StrPath
 from keras_permix.recipes.find import find_recipe
 from keras_permix.recipes.images import images_recipe, is_images
 from keras_permix.recipes.recipe import Recipe, make_recipe, merge
+from keras_permix.utils.checks import check_choice
 
 NONE = "none"  # TOML has no null
 
@@ -43,22 +44,13 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
     values = read_values(path)
     options = values.pop("options", {})
     if option is not None:
-        if option not in options:
-            raise ValueError(
-                f"`option` must be one of {sorted(options)} for {path}. Received: {option!r}"
-            )
-        values = merge(values, options[option])
+        values = merge(values, options[check_choice("option", option, options)])
     values = merge(values, changes)
     return make_recipe(values, " with ".join([str(path), *format_overrides(changes)]))
 
 
-def read_values(path: Path, *derived: Path) -> dict[str, Any]:
-    """Read the values of a recipe, including its `options` and its `base`.
-
-    `derived` are the recipes that are based on this one.
-    """
-    if path in derived:
-        raise ValueError(f"A recipe must not be its own `base`. Received: {path}")
+def read_values(path: Path) -> dict[str, Any]:
+    """Read the values of a recipe, including its `options` and its `base`."""
     if is_images(path):
         return images_recipe(path)
     with open(path, "rb") as file:
@@ -67,7 +59,7 @@ def read_values(path: Path, *derived: Path) -> dict[str, Any]:
         except ValueError as error:
             raise ValueError(f"A recipe must be valid TOML. Received: {path} ({error})") from error
     base = values.pop("base", None)
-    return values if base is None else merge(read_values(find_recipe(base), path, *derived), values)
+    return values if base is None else merge(read_values(find_recipe(base)), values)
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:

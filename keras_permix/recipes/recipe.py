@@ -126,10 +126,10 @@ class Recipe:
 
 def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
     """Check nested dicts and make a `Recipe`; errors name the `source` of the values."""
-    if not (values.get("model") or values.get("init")):
+    if "data" not in values or not (values.get("model") or values.get("init")):
         raise ValueError(
-            "A recipe must set `model` or `init` (`--init cspvit/cifar10_small`). "
-            f"Received: neither, in {source}"
+            "A recipe must set `data`, and `model` or `init` (`--init cspvit/cifar10_small`). "
+            f"Received: {source}"
         )
     values = merge({"optimizer": {"name": "adam", "learning_rate": 1e-3}}, values)
     check_table(values, Recipe, "", source)
@@ -154,30 +154,21 @@ def merge(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_table(values: dict[str, Any], table: Any, prefix: str, source: StrPath) -> None:
-    """Check the keys and values of a table against the annotations of a class.
-
-    A dataclass lists all allowed keys, a `TypedDict` the keys that are checked. In error messages,
-    the keys have a prefix such as "optimizer.".
-    """
+    """Check the keys and values of a table, named with a prefix, against those of a class."""
     hints = typing.get_type_hints(table, include_extras=True)
-    if dataclasses.is_dataclass(table):
+    if dataclasses.is_dataclass(table):  # A `TypedDict` allows other keys.
         known = [f"{prefix}{key}" for key in hints]
         if table is Recipe:  # to suggest `optimizer.learning_rate` for `learning_rate`
             known += [f"optimizer.{key}" for key in typing.get_type_hints(OptimizerTable)]
             known += [f"schedule.{key}" for key in typing.get_type_hints(Schedule)]
         check_names(f"The recipe {source}", [f"{prefix}{key}" for key in values], known)
-    required = ("data",) if table is Recipe else getattr(table, "__required_keys__", ())
-    for key in sorted(set(required) - values.keys()):
-        raise ValueError(
-            f"`{prefix}{key}` must be given. Received: {prefix.rstrip('.') or 'a recipe'} with "
-            f"{sorted(values)} in {source}"
-        )
+    for key in sorted(getattr(table, "__required_keys__", set()) - values.keys()):
+        raise ValueError(f"`{prefix}{key}` must be given. Received: {sorted(values)} in {source}")
     for key, value in values.items():
         name, hint = f"{prefix}{key}", hints.get(key, Any)
         if hint is not Any and not _fits(value, hint):
-            raise ValueError(
-                f"`{name}` must be {_in_words(hint)}. Received: {name}={value!r} in {source}"
-            )
+            found = f"{name}={value!r} in {source}"
+            raise ValueError(f"`{name}` must be {_in_words(hint)}. Received: {found}")
         for inner in (hint, *getattr(hint, "__metadata__", ())):
             if dataclasses.is_dataclass(inner) or typing.is_typeddict(inner):
                 check_table(value, inner, f"{name}.", source)

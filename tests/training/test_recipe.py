@@ -56,9 +56,6 @@ def test_base_and_options(tmp_path):
     assert (recipe.seed, recipe.epochs, recipe.model["hidden_dim"]) == (5, 8, 64)
     assert recipe.ema is None and load_recipe(child).ema == 0.9
     assert load_recipe(child, "wide", ema=0.5, seed=1).ema == 0.5
-    base.write_text(f'base = "{child}"\n')
-    with pytest.raises(ValueError, match=r"base.*child"):
-        load_recipe(child)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +124,9 @@ def test_order_of_overrides_of_a_named_table_is_free():
         ),
         (MINIMAL + 'optimizer = { name = "adamw" }', {}, "`optimizer.learning_rate` must be given"),
         (MINIMAL, {"schedule": "cosine"}, "`schedule` must be a table.*'cosine'"),
-        ('data = { name = "mnist" }', {}, "`model` or `init` .*Received: neither"),
-        ('model = { class_name = "ViT" }', {}, "`data` must be given"),
-        (MINIMAL, {"option": "wide"}, r"`option` must be one of \[\].*'wide'"),
+        ('data = { name = "mnist" }', {}, "`model` or `init` .*Received: .*recipe.toml"),
+        ('model = { class_name = "ViT" }', {}, "must set `data`"),
+        (MINIMAL, {"option": "wide"}, r"`option` must be one of \(\).*'wide'"),
         (MINIMAL + "epochs =", {}, r"valid TOML. .*recipe.toml \(.*"),
     ],
 )
