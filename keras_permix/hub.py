@@ -25,9 +25,7 @@ try:
     _loader_of_hub, *_ = [module.get_preset_loader for module in HOOKED]  # fails if one is missing
 except (ImportError, AttributeError) as error:  # no KerasHub, or another version
     raise ImportError(
-        "`keras_permix.hub` requires KerasHub with the internal names of version 0.32.0: "
-        "pip install keras-hub==0.32.0. "
-        f"Received: {type(error).__name__}: {error}"
+        f"`keras_permix.hub` requires KerasHub: pip install keras-hub==0.32.0. Received: {error}"
     ) from error
 
 from keras_permix._typing import DType, Model
@@ -88,10 +86,8 @@ class PermixBackbone(Backbone):
         mlps = sorted(name for name in names if name.startswith(OF_MLPS))
         found = [name for name in PROJECTIONS if name in names] or mlps
         if not found:
-            raise ValueError(
-                "A model must have layers that support LoRA. "
-                f"Received: {type(self.zoo_model).__name__}"
-            )
+            kind = type(self.zoo_model).__name__
+            raise ValueError(f"A model must have layers that support LoRA. Received: {kind}")
         return found
 
     def get_config(self) -> dict[str, Any]:
@@ -140,10 +136,7 @@ class PermixImageClassifier(ImageClassifier):
     ) -> None:
         model = getattr(backbone, "zoo_model", None)
         if not isinstance(model, Classifier) or model.task != "image_classification":
-            raise ValueError(
-                "`backbone` must be a `PermixBackbone` of an image classifier of the zoo. "
-                f"Received: backbone={backbone!r}"
-            )
+            raise ValueError(f"`backbone` must be of an image classifier. Received: {backbone!r}")
         self.num_classes = model.output_shape[-1] if num_classes is None else num_classes
         self.backbone, self.preprocessor, self.activation = backbone, preprocessor, None
         if self.num_classes != model.output_shape[-1]:

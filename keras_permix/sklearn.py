@@ -50,10 +50,7 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     model: Any = ZooModel.from_preset(preset, num_classes=np.shape(y)[1], **changes)
     shape = np.shape(model.make_inputs(0, 1))[1:]
     if math.prod(shape) != np.shape(X)[1]:
-        raise ValueError(
-            f"Each row of `X` must be an image of shape {shape}. For other sizes, set "
-            f"`image_size`. Received: X.shape={np.shape(X)}"
-        )
+        raise ValueError(f"Rows of `X` must be images of {shape}. Received: X.shape={np.shape(X)}")
     rows = keras.Input((math.prod(shape),))
     logits = model(keras.layers.Reshape(shape)(rows))
     built = keras.Model(rows, keras.layers.Softmax()(logits))

@@ -158,9 +158,7 @@ def test_preset_name_and_unknown_preset(models, tmp_path):
 
 @needs_hub
 def test_image_classifier_rejects_other_tasks(models):
-    with pytest.raises(
-        ValueError, match="`backbone` must be a `PermixBackbone` of an image classifier"
-    ):
+    with pytest.raises(ValueError, match="`backbone` must be of an image classifier"):
         models.ImageClassifier.from_preset("simpletron/test")
 
 
@@ -168,7 +166,7 @@ def test_image_classifier_rejects_other_tasks(models):
 def test_missing_keras_hub_raises(monkeypatch):
     monkeypatch.delitem(sys.modules, "keras_permix.hub", raising=False)
     monkeypatch.setitem(sys.modules, "keras_hub.models", None)
-    with pytest.raises(ImportError, match="KerasHub with the internal names of version 0.32.0"):
+    with pytest.raises(ImportError, match="requires KerasHub: pip install keras-hub=="):
         importlib.import_module("keras_permix.hub")
 
 

@@ -33,7 +33,7 @@ ROWS = np.zeros((4, 192))
     [
         (ROWS, "simpletron/test", "`preset` must classify images.*simpletron/test"),
         (ROWS, "graphormer/test", "`preset` must classify images.*graphormer/test"),
-        (ROWS[:, 1:], "cspvit/test", r"image of shape \(8, 8, 3\).*\(4, 191\)"),
+        (ROWS[:, 1:], "cspvit/test", r"images of \(8, 8, 3\).*\(4, 191\)"),
     ],
 )
 def test_invalid_arguments_raise(X, preset, message):
