@@ -51,7 +51,7 @@ def compiled():
 @pytest.mark.parametrize("y", [[0, 1, 2, 3], [0, 1, 2, -1]])
 def test_classes_out_of_range_raise(way, y, compiled):
     before = [np.array(weight) for weight in compiled.get_weights()]
-    message = rf"`y` must contain classes from 0 to 2.*`ignore_class`.* y from {min(y)} to {max(y)}"
+    message = rf"`y` must contain classes from 0 to 2.*Received: y\[3\]={y[3]}$"
     with pytest.raises(ValueError, match=message):
         WAYS[way](compiled, np.array(y))
     for weight, old in zip(compiled.get_weights(), before, strict=True):
@@ -61,7 +61,7 @@ def test_classes_out_of_range_raise(way, y, compiled):
 @pytest.mark.parametrize("way", ["fit", "evaluate", "train_on_batch", "validation"])
 def test_lists_of_classes_are_checked(way, compiled):
     WAYS[way](compiled, LABELS.tolist())
-    with pytest.raises(ValueError, match="`y` must contain numbers.*`model.labels`"):
+    with pytest.raises(ValueError, match="`y` must be an array of numbers.*'cat'"):
         WAYS[way](compiled, ["cat", "dog", "cat", "cat"])
 
 
@@ -110,7 +110,7 @@ def test_targets_of_no_sample_raise():
 
 
 def test_missing_targets_raise(compiled):
-    with pytest.raises(ValueError, match="`y` must contain the targets.* y=None"):
+    with pytest.raises(ValueError, match="`y` must be an array.* y=None"):
         compiled.fit(IMAGES)
 
 
@@ -141,7 +141,7 @@ def test_invalid_regression_targets_raise(way, name):
         with pytest.raises(ValueError, match=r"`y` must be \(samples, 3\) .*y.shape=\(4"):
             ways[way](wrong)
     for value in (np.nan, np.inf, -np.inf):
-        with pytest.raises(ValueError, match="`y` must contain finite .* in 1 of 4 .* 2$"):
+        with pytest.raises(ValueError, match=rf"`y` must contain finite .*y\[2\]=.* {value} "):
             ways[way](changed((2, 1), value))
     for weight, old in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
@@ -157,7 +157,7 @@ def test_regression_losses_check_target_shape(loss):
     for right in (NUMBERS[:, 0], NUMBERS[:, :1], NUMBERS[:, 0].tolist()):
         model.compile("sgd", loss)  # on TensorFlow, a step accepts only one of the shapes
         model.evaluate(x, right, verbose=0)
-    with pytest.raises(ValueError, match=r"`y` must be \(samples, 1\).*y.shape=\(4, 3\)"):
+    with pytest.raises(ValueError, match=r"`y` must be \(samples,.*y.shape=\(4, 3\)"):
         model.evaluate(x, NUMBERS, verbose=0)
 
 
@@ -182,7 +182,7 @@ def test_ignore_class():
     model = tiny(num_classes=3)
     model.compile("sgd", SPARSE(from_logits=True, ignore_class=-1))
     model.fit(IMAGES, np.array([0, 1, 2, -1]), verbose=0)
-    with pytest.raises(ValueError, match="from 0 to 2.* y from 0 to 3"):
+    with pytest.raises(ValueError, match=r"from 0 to 2.* y\[2\]=3"):
         model.fit(IMAGES, np.array([0, 1, 3, -1]), verbose=0)
 
 
@@ -215,9 +215,9 @@ def test_custom_compute_loss_needs_no_targets():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (np.array(["cat", "dog", "cat", "cat"], object), "`y` must contain numbers"),
-        ([[0], [1, 2], [0], [1]], "`y` must contain numbers, in rows of the same length"),
-        ([0, 0.5, 2, 1], "`y` must contain class indices.*Received: y with 0.5"),
+        (np.array(["cat", "dog", "cat", "cat"], object), "`y` must be an array of numbers"),
+        ([[0], [1, 2], [0], [1]], r"`y` must be an array of numbers.*\[1, 2\]"),
+        ([0, 0.5, 2, 1], r"`y` must contain classes.*Received: y\[1\]=0.5"),
     ],
 )
 def test_targets_other_than_class_indices_raise(y, message, compiled):
