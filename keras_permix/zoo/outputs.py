@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Tensor
-from keras_permix.utils.checks import check_floats, check_integer
+from keras_permix.utils.checks import check_floats
 from keras_permix.zoo.presets.load import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
@@ -30,8 +30,7 @@ class NamedOutputs:
             See `decode_predictions`.
 
         Raises:
-            ValueError: for a `top` below 1, a model of one class or of numbers, or outputs that are
-                NaN or infinite.
+            ValueError: for a model of one class or of numbers, or outputs that are NaN or infinite.
 
         Example:
 
@@ -41,8 +40,6 @@ class NamedOutputs:
         >>> label in model.labels, len(others)
         (True, 2)
         """
-        check_integer("top", top)  # before predicting
-        self._check_several()
         return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
     def decode_predictions(
@@ -60,20 +57,23 @@ class NamedOutputs:
             predicts labels are independent.
 
         Raises:
-            ValueError: for a `top` below 1, a model of one class or of numbers, or predictions
-                that are not finite or have another shape.
+            ValueError: for a model of one class or of numbers, or predictions that are not finite
+                or have another shape.
         """
-        top = check_integer("top", top)
-        self._check_several()
         predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
-        classes = self.output_shape[-1]
+        kind, classes = self.predicts, self.output_shape[-1]
+        if kind == "values" or kind == "class" and classes < 2:
+            raise ValueError(
+                "A model must predict labels, or at least 2 classes, to name them. "
+                f"Received: predicts={kind!r}, num_classes={classes}"
+            )
         if predictions.shape[1:] != (classes,) or not np.isfinite(predictions.max(1)).all():
             raise ValueError(
-                f"`predictions` must be finite logits of the shape (batch, {classes}). "
-                f"Received: {predictions!r:.200} of the shape {predictions.shape}"
+                f"`predictions` must be finite logits (batch, {classes}). "
+                f"Received: {predictions!r:.200} of shape {predictions.shape}"
             )
         labels = self.labels or [str(number) for number in range(classes)]
-        if self.predicts == "labels":
+        if kind == "labels":
             probabilities = np.exp(-np.logaddexp(0, -predictions))
         else:
             shifted = np.exp(predictions - predictions.max(1, keepdims=True))
@@ -82,20 +82,6 @@ class NamedOutputs:
             [(labels[best], float(row[best])) for best in np.argsort(-row)[:top]]
             for row in probabilities
         ]
-
-    def _check_several(self):
-        """Raise for models of numbers or of one class, whose probability would always be 1."""
-        if self.predicts == "values":
-            raise ValueError(
-                "The model predicts numbers instead of classes: call `predict`. "
-                f"Received: {self.name} with predicts={self.predicts!r}"
-            )
-        if self.predicts == "class" and self.output_shape[-1] < 2:
-            raise ValueError(
-                "`num_classes` must be at least 2 to name classes. With a single output, take the "
-                "sigmoid of `predict`, or train one logit per class. "
-                f"Received: {self.name} with num_classes={self.output_shape[-1]}"
-            )
 
     def reset_classifier(self, num_classes: int, labels: Labels | None = None) -> Self:
         """Return a copy of the model with a new head of zeros for other classes or targets.
@@ -123,9 +109,8 @@ class NamedOutputs:
         layers = source._flatten_layers()
         if is_quantized(config) or any(getattr(layer, "lora_enabled", False) for layer in layers):
             raise ValueError(
-                "The head of a model with quantized weights or LoRA cannot be replaced. Use the "
-                "original model, or save the model as a preset, which merges LoRA. "
-                f"Received: {source.name}, num_classes={num_classes}"
+                "The head of a model with quantized weights or LoRA cannot be replaced. Save the "
+                f"model as a preset, which merges LoRA. Received: {source.name}"
             )
         model = type(source).from_config(config)
         transfer_weights(source, model, {"num_classes": num_classes}, new_head=True)
