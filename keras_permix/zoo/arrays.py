@@ -12,7 +12,6 @@ import keras
 import numpy as np
 
 from keras_permix.data.images.decode import image_pixels
-from keras_permix.data.text.tokens import is_whole
 from keras_permix.ops.backend import running
 
 
@@ -74,8 +73,7 @@ def _cast(array, dtype):
         limits = np.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
             raise ValueError(
-                f"Integers must fit into {dtype}, the dtype of this backend. "
-                f"Received: numbers from {array.min()} to {array.max()}"
+                f"Integers must fit into {dtype}. Received: {array.min()} to {array.max()}"
             )
     return array.astype(dtype, copy=False)
 
@@ -104,26 +102,24 @@ def _join(parts, convert):
 
 
 def check_texts(texts, paired, name="texts"):
-    """Return `texts` as a list of str, or of tuples of two str if `paired`; errors use `name`."""
+    """Return `texts` as a list of str, or of tuples of two str if `paired`."""
     texts = to_arrays(texts)
     texts = texts.tolist() if isinstance(texts, np.ndarray) else texts
     found = texts if isinstance(texts, list | tuple) else []
     # A table of one column holds one text per row.
     rows = [tuple(row) if isinstance(row, list | tuple) else (row,) for row in found]
-    right = [len(row) == 1 + paired and all(isinstance(part, str) for part in row) for row in rows]
+    right = [len(row) == 1 + paired and all(map(_is_text, row)) for row in rows]
     if not rows or not all(right):
-        kind = "tuples of two str, the texts of a pair" if paired else "str"
+        kind = "tuples of two str" if paired else "str"
+        wrong = f"[{right.index(False)}]={found[right.index(False)]!r}" if rows else f"={texts!r}"
         raise ValueError(
-            f"`{name}` must be a list of {kind}, also for a single one. "
-            f"Received: {name}={str(texts)[:99]!r}"
+            f"`{name}` must be a list of {kind} that are not empty. Received: {name}{wrong:.200}"
         )
-    for number, row in enumerate(rows):
-        if not all(part.strip() and is_whole(part) for part in row):
-            raise ValueError(
-                f"`{name}` must contain texts that are not empty, without lone surrogates. "
-                f"Received: {name}[{number}]={found[number]!r}"
-            )
     return rows if paired else [text for (text,) in rows]
+
+
+def _is_text(value):
+    return isinstance(value, str) and value.strip() != ""
 
 
 def are_texts(x):
@@ -146,16 +142,12 @@ def are_single_images(inputs: Any) -> bool:
     return listed and all(len(getattr(image, "shape", ())) == 3 for image in inputs)
 
 
-def check_samples(x: Any) -> None:
-    """Check that converted inputs hold at least one sample."""
-    leaves = keras.tree.flatten(x)
-    empty = any(isinstance(leaf, np.ndarray) and 0 in leaf.shape[:1] for leaf in leaves)
-    if x is None or not leaves or empty:
-        raise ValueError(f"`x` must contain at least one sample. Received: x={str(x)[:200]}")
-    if isinstance(x, list | tuple):
+def check_indices(name: str, array: np.ndarray, count: int) -> None:
+    """Check that an array indexes a table of `count` rows: JAX does not."""
+    if array.size and not 0 <= array.min() <= array.max() < count:
         raise ValueError(
-            "`x` must be one batch of images, texts or arrays of the same shape. "
-            f"Received: x={str(x)[:200]}"
+            f"`{name}` must be in [0, {count}). "
+            f"Received: {name} from {array.min()} to {array.max()}"
         )
 
 

@@ -17,15 +17,14 @@ from keras_permix.zoo.arrays import (
     are_arrays,
     are_single_images,
     are_texts,
-    check_samples,
     convert_batches,
     to_arrays,
 )
 from keras_permix.zoo.targets import check_targets
 
 
-def _checked(name: str) -> Any:
-    """Return the Keras method `name`, extended to convert and check its arguments first."""
+def _extended(name: str) -> Any:
+    """Return the Keras method `name`, with its arguments converted and checked by `_run`."""
 
     @functools.wraps(getattr(keras.Model, name))
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -49,12 +48,12 @@ class CheckedInputs:
     def __call__(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
         return super().__call__(self.checked_inputs(inputs), *args, **kwargs)  # type: ignore[misc]
 
-    fit = _checked("fit")
-    evaluate = _checked("evaluate")
-    predict = _checked("predict")
-    train_on_batch = _checked("train_on_batch")
-    test_on_batch = _checked("test_on_batch")
-    predict_on_batch = _checked("predict_on_batch")
+    fit = _extended("fit")
+    evaluate = _extended("evaluate")
+    predict = _extended("predict")
+    train_on_batch = _extended("train_on_batch")
+    test_on_batch = _extended("test_on_batch")
+    predict_on_batch = _extended("predict_on_batch")
 
     def _run(self: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of Keras with converted and checked inputs and targets.
@@ -73,7 +72,10 @@ class CheckedInputs:
             x = self.convert_inputs(data.get("x"))
             if not step:
                 x = convert_batches(x, self._convert_batch, self)
-                check_samples(x)
+                parts = flatten(x)
+                empty = [part is None or 0 in getattr(part, "shape", ())[:1] for part in parts]
+                if not parts or any(empty):
+                    raise ValueError(f"`x` must not be empty. Received: x={x!r:.200}")
             data["x"] = x
             if not step or are_arrays(x):
                 self.check_inputs(x)
@@ -124,8 +126,8 @@ class CheckedInputs:
     def encode(self, texts: Any) -> Any:
         """Convert texts to arrays; models without text inputs raise ValueError."""
         raise ValueError(
-            f"{type(self).__name__} expects arrays of images instead of texts. Read a file with "
-            f"`keras_permix.data.read_image`. Received: {str(texts)[:200]!r}"
+            "`x` must be images, as returned by `keras_permix.data.read_image`. "
+            f"Received: x={texts!r:.200}"
         )
 
     def check_inputs(self: Any, x: Any) -> None:

@@ -13,6 +13,7 @@ from keras_permix.layers.mega.mega_block import MegaBlock, check_mega_mixer, mak
 from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.parts.wrappers import Dense, Embedding, make_dropout
 from keras_permix.ops.reference.linear import full_precision
+from keras_permix.zoo.arrays import check_indices
 from keras_permix.zoo.classifier import collect_arguments, logits_of, mixer_on_grid, pool_tokens
 from keras_permix.zoo.registry import zoo_model
 from keras_permix.zoo.sequence_classifier import SequenceClassifier, join_pairs, sequence_inputs
@@ -128,8 +129,7 @@ class MEGA(SequenceClassifier):
         config = collect_arguments(locals(), check_mega_mixer)
         if image_size and chunk_size and image_size**2 % min(chunk_size, image_size**2):
             raise ValueError(  # Pixels have no padding.
-                "`chunk_size` must divide the number of pixels. "
-                f"Received: chunk_size={chunk_size}, image_size={image_size}"
+                f"`chunk_size` must divide `image_size`**2. Received: {chunk_size=}, {image_size=}"
             )
         inputs, tokens, mask = sequence_inputs(config, dtype)
         hidden_dim, inner_dim = config["hidden_dim"], config["inner_dim"]
@@ -182,11 +182,8 @@ class MEGA(SequenceClassifier):
                 `truncation`.
         """
         config = self.get_config()
-        if config["pairs"] or config["image_size"]:
-            raise ValueError(
-                "`initial_state` requires a model of single texts. "
-                f"Received: pairs={config['pairs']}, image_size={config['image_size']}"
-            )
+        if (kind := self.input_kind(config)) != "text":
+            raise ValueError(f"`initial_state` requires single texts. Received: {kind} inputs")
         blocks = [block.initial_state(batch_size) for block in self._blocks()]
         total = ops.zeros((batch_size, config["hidden_dim"]), full_precision(self.compute_dtype))
         return {"blocks": blocks, "total": total, "position": np.int32(0)}
@@ -236,7 +233,7 @@ class MEGA(SequenceClassifier):
         """
         if not ops.is_tensor(tokens):
             tokens = np.asarray(tokens)
-            self._check_tokens(tokens, np.ones(np.shape(tokens)), np.inf)
+            check_indices("tokens", tokens, self._zoo_config["vocabulary_size"])
         x, states = self.get_layer("embedding")(ops.convert_to_tensor(tokens)), []
         for block, before in zip(self._blocks(), state["blocks"], strict=True):
             x, after = block.chunk(x, before)

@@ -11,7 +11,7 @@ from keras_permix._typing import StrPath
 from keras_permix.data.text.tokenizer import TOKENIZER_FILE, SubwordEncoder, tokenizer_text
 from keras_permix.data.text.tokens import BYTE_TOKENS, encode_texts
 from keras_permix.layers.embedding.tokens import SplitPairs
-from keras_permix.zoo.arrays import check_texts
+from keras_permix.zoo.arrays import check_indices, check_texts
 from keras_permix.zoo.classifier import Classifier, check_images, image_input
 
 PIXEL_VALUES = 256
@@ -55,23 +55,14 @@ class SequenceClassifier(Classifier):
         """Check the sizes of texts or pixels, which are token ids unless there is a "mean"."""
         config = {**config, "tokenizer": tokenizer_text(config["tokenizer"])}
         if size := config.get("image_size"):
-            if config["pairs"] or config["tokenizer"]:
-                raise ValueError(
-                    "`pairs` and `tokenizer` are for texts: `image_size` must be None. "
-                    f"Received: pairs={config['pairs']}, image_size={size}, "
-                    f"tokenizer={str(config['tokenizer'])[:60]}"
-                )
+            if config["pairs"]:
+                raise ValueError(f"`pairs` must be False for images. Received: image_size={size}")
             config["max_sequence_length"] = size**2
-        elif config.get("steps_image_size"):
-            raise ValueError(
-                "`steps_image_size` must be None for texts, which have no `image_size`. "
-                f"Received: steps_image_size={config['steps_image_size']}"
-            )
         if "mean" in config:
             return config | check_images({**config, "channels": 1})
         if size and config["vocabulary_size"] < PIXEL_VALUES:
             raise ValueError(
-                f"`vocabulary_size` must be at least {PIXEL_VALUES} for pixels as tokens. "
+                f"`vocabulary_size` must be at least {PIXEL_VALUES} for pixels. "
                 f"Received: vocabulary_size={config['vocabulary_size']}"
             )
         return config
@@ -102,29 +93,25 @@ class SequenceClassifier(Classifier):
         """Return a function that converts texts and `max_sequence_length` to arrays.
 
         Raises:
-            ValueError: for a model that reads no texts.
+            ValueError: for a tokenizer that is missing or too large.
         """
         if self._encoder is not None:
             return self._encoder
         config = self._zoo_config
-        tokenizer, joined = config.get("tokenizer"), config.get("use_segments", False)
-        if self._takes("image"):
-            raise ValueError(f"`image_size` must be None for texts. Received: model={self.name}")
-        if tokenizer is None and (config["vocabulary_size"] != BYTE_TOKENS or joined):
+        tokenizer, vocabulary_size = self.tokenizer, config["vocabulary_size"]
+        use_segments = config.get("use_segments", False)
+        if tokenizer is None and (vocabulary_size != BYTE_TOKENS or use_segments):
             raise ValueError(
-                f"Texts require a `tokenizer`, or a `vocabulary_size` of {BYTE_TOKENS} (bytes) and "
-                "`use_segments=False`. From Python, this model accepts arrays of token ids. "
-                f"Received: {self.name} with vocabulary_size={config['vocabulary_size']}, "
-                f"use_segments={joined}, tokenizer=None"
+                f"Texts require a `tokenizer`, or bytes: `vocabulary_size={BYTE_TOKENS}` and "
+                f"`use_segments=False`. Received: {vocabulary_size=}, {use_segments=}"
             )
         encoder: Any = encode_texts
         if tokenizer is not None:
-            encoder = SubwordEncoder(tokenizer, config["max_sequence_length"], joined)
-            if encoder.vocabulary_size > config["vocabulary_size"]:
+            encoder = SubwordEncoder(tokenizer, config["max_sequence_length"], use_segments)
+            if (least := encoder.vocabulary_size) > vocabulary_size:
                 raise ValueError(
-                    "`vocabulary_size` must be at least that of the `tokenizer`. "
-                    f"Received: vocabulary_size={config['vocabulary_size']}, and a tokenizer of "
-                    f"{encoder.vocabulary_size}"
+                    f"`vocabulary_size` must be at least that of the tokenizer, {least}. "
+                    f"Received: {vocabulary_size=}"
                 )
         self._encoder = encoder
         return encoder
@@ -153,6 +140,8 @@ class SequenceClassifier(Classifier):
         >>> model.encode(["ab"])["tokens"][0, :3].tolist()
         [98, 99, 0]
         """
+        if self._takes("image"):
+            return super().encode(texts)
         encoder = self.text_encoder()
         texts = check_texts(texts, paired=self._takes("pair"))
         arrays = encoder(texts, self._zoo_config["max_sequence_length"])
@@ -184,43 +173,12 @@ class SequenceClassifier(Classifier):
     def check_inputs(self, x: Any) -> None:
         if self._takes("image"):
             super().check_inputs(x)
-            return
-        if not (isinstance(x, dict | np.ndarray) or keras.ops.is_tensor(x)):
-            return
-        if not isinstance(x, dict) or not self.input.keys() <= x.keys():
-            found = f"a dict of {list(x)}" if isinstance(x, dict) else f"shape {tuple(x.shape)}"
-            raise ValueError(
-                f"`x` must be texts, or a dict of {list(self.input)}, as returned by `encode` for "
-                f"texts and `keras_permix.data.pad_tokens` for token ids. Received: {found}"
-            )
-        tokens = x["tokens"]
-        if isinstance(tokens, np.ndarray) or keras.ops.is_tensor(tokens):
-            tokens = keras.ops.convert_to_numpy(tokens)
-            self._check_tokens(tokens, x["mask"], self._zoo_config["max_sequence_length"])
-
-    def _check_tokens(self, tokens, mask, longest):
-        """Check that arrays are token ids, at most `longest` per text, and their mask."""
-        shape = ("batch", *(2,) * self._zoo_config["pairs"], "tokens")
-        right = tokens.ndim == len(shape) and tokens.shape[1:-1] == shape[1:-1]
-        right = right and tokens.shape == tuple(np.shape(mask))
-        if not right or not np.issubdtype(tokens.dtype, np.integer):
-            raise ValueError(
-                f"`tokens` must be integers of the shape ({', '.join(map(str, shape))}), and "
-                f"`mask` of the same shape. Received: tokens.shape={tokens.shape}, {tokens.dtype}, "
-                f"mask.shape={tuple(np.shape(mask))}"
-            )
-        if not 0 < tokens.shape[-1] <= longest:
-            raise ValueError(
-                "`tokens` must contain at least one token per text, and at most the model's "
-                f"`max_sequence_length`. Received: tokens.shape={tokens.shape}, "
-                f"max_sequence_length={longest}"
-            )
-        vocabulary_size = self._zoo_config["vocabulary_size"]
-        if tokens.size and not 0 <= tokens.min() <= tokens.max() < vocabulary_size:
-            raise ValueError(
-                "`tokens` must be at least 0 and below the model's `vocabulary_size`. "
-                f"Received: {tokens.min()} to {tokens.max()}, vocabulary_size={vocabulary_size}"
-            )
+        elif isinstance(x, dict):
+            self._assert_input_compatibility(x)  # Keras omits this in compiled steps
+            for name, rows in (("tokens", "vocabulary_size"), ("segment_ids", "num_segments")):
+                if name in self.input:
+                    ids = keras.ops.convert_to_numpy(x[name])
+                    check_indices(name, ids, self._zoo_config[rows])
 
 
 def sequence_inputs(config, dtype):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_permix._typing import MixerSpec
@@ -123,8 +122,8 @@ class SimpleTRON(SequenceClassifier):
         )
         if use_segments and (pairs or not num_segments):
             raise ValueError(
-                "`use_segments` requires `num_segments`, and cannot be combined with `pairs`. "
-                f"Received: use_segments=True, num_segments={num_segments}, pairs={pairs}"
+                "`use_segments` must be False without `num_segments` or with `pairs`. "
+                f"Received: {use_segments=}, {num_segments=}, {pairs=}"
             )
         inputs, tokens, mask = sequence_inputs(config, dtype)
         hidden_dim, num_segments = config["hidden_dim"], config["num_segments"]
@@ -199,9 +198,8 @@ class SimpleTRON(SequenceClassifier):
         """
         if wrong := {"use_class_token", "mixer", *BERT_ARGUMENTS} & arguments.keys():
             raise ValueError(
-                f"The files in `folder` set {', '.join(BERT_ARGUMENTS)}. BERT's vocabulary has a "
-                "class token, and `swap_mixer` replaces its attention. Do not pass these "
-                f"arguments. Received: {sorted(wrong)}"
+                "`arguments` must not contain sizes of BERT, `use_class_token` or `mixer`. "
+                f"Received: {sorted(wrong)}"
             )
         from keras_permix.zoo.convert.bert import read_bert
 
@@ -240,27 +238,12 @@ class SimpleTRON(SequenceClassifier):
         model = remake(self, {"variant": variant, "name": None, "trainable": True})
         if lost := {w.path for w in self.weights} - {w.path for w in model.weights}:
             raise ValueError(
-                "The new model must have all weights of this one. Merge LoRA, and keep the output "
-                f"projection. Received: variant={variant!r}, without {sorted(lost)[:4]}"
+                f"`variant` must keep all weights. Received: {variant=} without {sorted(lost)[:4]}"
             )
         for layer in model.layers:
             if freeze and isinstance(layer, MixerBlock) and hasattr(layer.mixer, "qkv_dense"):
                 layer.mixer.qkv_dense.trainable = False
         return model
-
-    def check_inputs(self, x: Any) -> None:
-        super().check_inputs(x)
-        types = x.get("segment_ids") if isinstance(x, dict) else None
-        if not isinstance(types, np.ndarray):
-            return
-        shape, count = x["tokens"].shape, self._zoo_config["num_segments"]
-        in_range = not types.size or 0 <= types.min() <= types.max() < count
-        if types.shape != shape or not in_range:
-            raise ValueError(
-                f"`segment_ids` must have the shape of `tokens` and values from 0 to {count - 1}. "
-                f"Received: segment_ids.shape={types.shape}, tokens.shape={shape}, "
-                f"largest={types.max(initial=0)}"
-            )
 
 
 def _make_block(config, index, norm):

@@ -186,8 +186,8 @@ def test_wrong_tensors_raise(tmp_path):
             dict(max_sequence_length=11),
             "`max_sequence_length` must be at most 10. .* max_sequence_length=11",
         ),
-        ({}, dict(hidden_dim=9), r"`folder` set .*hidden_dim.* Received: \['hidden_dim'\]"),
-        ({}, dict(mixer="csp"), r"`swap_mixer` replaces .*Received: \['mixer'\]"),
+        ({}, dict(hidden_dim=9), r"`arguments` must not contain .* Received: \['hidden_dim'\]"),
+        ({}, dict(mixer="csp"), r"`arguments` must not contain .*Received: \['mixer'\]"),
     ],
 )
 def test_unsupported_config_or_arguments_raise(tmp_path, config, arguments, message):
