@@ -121,15 +121,10 @@ class ButterflyViT(ImageClassifier):
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize the head to another number of patches, unless their order is random."""
         resized = super().transfer_weight(weight, value, source)
-        config = self.get_config()
-        if (
-            config["random_order"] is not None
-            and weight.path == "head/kernel"
-            and resized is not value
-        ):
+        order = self.get_config()["random_order"]
+        if weight.path == "head/kernel" and resized is not value and order is not None:
             raise ValueError(
-                "The head of a ButterflyViT with a `random_order` supports no other number of "
-                "patches. Pass another `num_classes` for a new head, or `load_weights=False`. "
-                f"Received: image_size={config['image_size']}, patch_size={config['patch_size']}"
+                "`random_order` must be None for another number of patches, except with another "
+                f"`num_classes` or `load_weights=False`. Received: random_order={order}"
             )
         return resized

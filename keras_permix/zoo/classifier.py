@@ -87,8 +87,7 @@ class Classifier(NamedOutputs, ZooModel):
             )(outputs)
         elif scale != UNSCALED:
             raise ValueError(
-                f'`target_mean` and `target_std` require `predicts="values"`. Received: {scale}, '
-                f"predicts={predicts!r}"
+                f"`target_mean` and `target_std` require predicts='values'. Received: {predicts=}"
             )
         if predicts != "class":
             config = {**config, "predicts": predicts, **(scale if predicts == "values" else {})}
@@ -199,8 +198,8 @@ def collect_arguments(
         reads_first = config.get("pooling") == "cls" or "pooler" in config
         if reads_first and all(spec is not None and is_causal(spec) for spec in specs):
             raise ValueError(
-                "`mixer` must not be causal in all blocks, because the head reads the first token. "
-                f"Received: mixer={mixers} of {cls.__name__}"
+                "`mixer` must not be causal in all blocks if the head reads the first token. "
+                f"Received: mixer={mixers}"
             )
     return cls._check_config(config)
 
@@ -210,11 +209,12 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     channels = config["channels"]
     mean, std = (check_floats(key, config[key], channels, "channel") for key in ("mean", "std"))
     key = "patch_sizes" if "patch_sizes" in config else "patch_size"
+    patch = config.get(key, 1)
     for name in ("image_size", "steps_image_size"):
         size = config.get(name)
-        if size is not None and np.any(np.mod(size, config.get(key, 1))):
+        if size is not None and np.any(np.mod(size, patch)):
             raise ValueError(
-                f"`{key}` must divide `{name}`. Received: {name}={size}, {key}={config[key]}"
+                f"`{key}` must divide `{name}`. Received: {key}={patch}, {name}={size}"
             )
     return {"mean": mean, "std": std}
 

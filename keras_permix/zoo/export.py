@@ -115,8 +115,7 @@ def _zeros(signature):
     def zeros(spec):
         if None in spec.shape[1:]:
             raise ValueError(
-                "`input_signature` must give all sizes except the batch for this format. "
-                f"Received: shape={spec.shape}"
+                f"`input_signature` must give all sizes except the batch. Received: {spec.shape}"
             )
         return np.zeros((2, *spec.shape[1:]), keras.backend.standardize_dtype(spec.dtype))
 

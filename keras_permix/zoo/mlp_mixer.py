@@ -137,10 +137,7 @@ class MLPMixer(ImageClassifier):
         from keras_permix.zoo.convert.timm import make_model, read_mixer
 
         if cls is not MLPMixer:
-            raise ValueError(
-                "timm's MLP-Mixers are dense. Load them with `MLPMixer.from_timm`. "
-                f"Received: {cls.__name__}.from_timm"
-            )
+            raise ValueError(f"`from_timm` must be called on MLPMixer. Received: {cls.__name__}")
         return make_model(cls, read_mixer(path), num_classes, arguments)
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:

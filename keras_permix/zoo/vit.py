@@ -156,8 +156,8 @@ class ViT(ImageClassifier):
 
         if cls is not ViT:
             raise ValueError(
-                "timm's vision transformers use attention. Load them with `ViT.from_timm` and "
-                f"replace the mixers with `swap_mixer`. Received: {cls.__name__}.from_timm"
+                "`from_timm` must be called on ViT. To replace its mixers, use `swap_mixer`. "
+                f"Received: {cls.__name__}.from_timm"
             )
         return make_model(cls, read_vit(path, num_heads), num_classes, arguments)
 
