@@ -13,7 +13,10 @@ def add_arguments(parser):
         help="values of a key of the recipe, e.g. --grid model.mixer.group_size=1,2,4; repeat it "
         "for all combinations with another key",
     )  # fmt: skip
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs per combination")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N",
+        help="seeds per combination, counted from 0; for others, use --grid seed=1,2",
+    )  # fmt: skip
     parser.add_argument("--option", help="use a named option of the recipe")
     add_overrides(parser, "set a value of the recipe in all runs")
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs of each run")
@@ -24,13 +27,12 @@ def add_arguments(parser):
 
 def run(arguments):
     """Train all runs, print the table, and return the exit code."""
-    from keras_permix.cli.common import check_output, format_table
+    from keras_permix.cli.common import format_table
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.training import sweep
     from keras_permix.training.sweep import parse_grid
 
     epochs = [] if arguments.epochs is None else [f"epochs={arguments.epochs}"]
-    check_output("--out", arguments.out, "folder")
     rows = sweep(
         arguments.recipe,
         parse_grid(arguments.grid),

@@ -16,7 +16,6 @@ from keras_permix.training.preset import finished_scores
 from keras_permix.training.run import plan_run
 from keras_permix.training.run_folder import save_figure
 from keras_permix.training.train import train
-from keras_permix.utils.checks import check_integer
 from keras_permix.utils.files import write_text
 from keras_permix.utils.tables import format_csv, parse_rows
 
@@ -42,9 +41,11 @@ def sweep(
 
     Args:
         recipe: Name or path of a recipe.
-        grid: Dict from keys of the recipe, such as "model.hidden_dim", to lists of values.
+        grid: Dict from keys of the recipe, such as "model.hidden_dim" or "seed", to lists of
+            values.
         out: Folder of the sweep.
-        seeds: Number of seeds per combination, counted from 0. Defaults to 1.
+        seeds: Number of seeds per combination, counted from 0, unless `grid` has the key "seed".
+            Defaults to 1.
         option: Named option of the recipe. Defaults to `None`.
         data_dir: Folder with data files. Defaults to `None`, the folder of downloads.
         smoke: Whether to train for two short epochs on generated data. Defaults to `False`.
@@ -67,16 +68,13 @@ def sweep(
     >>> [row["model.num_layers"] for row in rows]
     ['1', '2']
     """
-    check_integer("seeds", seeds)
-    if not (grid and all(grid.values())) or "seed" in {*grid, *changes}:
-        raise ValueError(
-            "`grid` must contain a key, and at least one value per key. For seeds, pass `seeds`. "
-            f"Received: grid={grid}, changes={changes}"
-        )
-    keys = [*grid, "seed"]
+    if "seed" in changes:
+        raise ValueError(f"`seed` must be in `grid`. Received: seed={changes['seed']!r}")
+    grid = {**grid, "seed": grid.get("seed", list(range(seeds)))}
+    drawn = [key for key in grid if key != "seed"] or ["seed"]
     plans = []
-    for values in itertools.product(*grid.values(), range(seeds)):
-        words = [f"{key}={format_value(value)}" for key, value in zip(keys, values, strict=True)]
+    for values in itertools.product(*grid.values()):
+        words = [f"{key}={format_value(value)}" for key, value in zip(grid, values, strict=True)]
         given = parse_overrides([*format_overrides(changes), *words])
         run = plan_run(recipe, option, smoke, **given)
         check_data(run.recipe)
@@ -105,7 +103,7 @@ def sweep(
             }
         rows.append(known[name])
         write_text(table, format_csv(rows))
-        draw_sweep(rows, list(grid), Path(out, "sweep.png"))
+        draw_sweep(rows, drawn, Path(out, "sweep.png"))
     return rows
 
 
@@ -118,9 +116,7 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
         if not isinstance(listed, list):
             listed = [parse_value(value.strip()) for value in values.split(",")]
         if not (key and separator and values) or key in grid:
-            raise ValueError(
-                f"`--grid` must have the form `key=value,value`, once per key. Received: {text!r}"
-            )
+            raise ValueError(f"`--grid` must be one `key=value,value` per key. Received: {text!r}")
         grid[key] = listed
     return grid
 
