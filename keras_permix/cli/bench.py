@@ -3,7 +3,6 @@
 import csv
 import datetime
 import os
-import re
 import sys
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -60,46 +59,34 @@ def run(arguments):
     from keras_permix.bench import timing
     from keras_permix.ops.backend import running
     from keras_permix.training.run import current_commit
-    from keras_permix.utils.checks import check_integer, check_positive_or_none
     from keras_permix.utils.machine import driver, is_out_of_memory, machine
 
-    check_integer("--repeats", arguments.repeats)
     bench = WHAT[arguments.what]
-    if arguments.device:
-        check_device(arguments.device)
     with keras.device(arguments.device) if arguments.device else nullcontext():
         number = timing.accelerator()
+        device = str(keras.ops.zeros(1).device) if arguments.device else ""
     chip = "" if number is None else running.module("runtime").chip(number)
     left_out = () if chip else getattr(bench, "OF_ACCELERATORS", ())
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be among {list(bench.CASES)}. Received: {cases}")
-    batch = check_positive_or_none("--batch-size", arguments.batch_size)
-    if batch is not None and bench is not bench_lra:
-        raise ValueError(
-            "`--batch-size` is only for `permix bench lra`; omit it. "
-            f"Received: {batch} for {arguments.what}"
-        )
-    own = {} if batch is None else {"batch": batch}
-    if against := arguments.against:
-        here = find_spec(f"keras_permix.ops.backend.{running.name()}.peers")
-        if bench is not bench_models or {*against} - {"keras_hub"} and not here:
-            raise ValueError(
-                "`--against` is only for `permix bench models`, and timm and torch_nn require "
-                "PyTorch; omit it, or set KERAS_BACKEND=torch. "
-                f"Received: {against} for {arguments.what} on {running.name()}"
-            )
-        own["against"] = against
+    batch, against = arguments.batch_size, arguments.against
+    if batch and bench is not bench_lra or against and bench is not bench_models:
+        rule = "`--batch-size` is only for lra, and `--against` for models"
+        raise ValueError(f"{rule}. Received: {arguments.what}")
+    own = {"batch": batch} if batch else {"against": against} if against else {}
     if out := arguments.out:
-        check_output("--out", out, endings=(".csv",))
-        check_output("--out", out.with_suffix(".png"))
-        check_replaced(out)
-        out.parent.mkdir(parents=True, exist_ok=True)
-    where = f"{machine()}, {chip}" if chip else machine()
+        check_output(out, endings=(".csv",))
+        picture = out.with_suffix(".png")
+        text = out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
+        is_new = not out.exists() and not picture.exists()
+        if not is_new and "commit" not in text.partition("\n")[0].split(","):
+            raise ValueError(f"`--out` must be a new file or an earlier benchmark. Received: {out}")
+    where = ", ".join(filter(None, (machine(), chip, device)))
     print(f"{arguments.what} on {running.name()}, {where}", flush=True)
     about = {
         "dtype": arguments.dtype,
-        "device": arguments.device or "",
+        "device": device,
         "date": datetime.date.today().isoformat(),
         "keras": keras.__version__,
         "backend": running.name(),
@@ -133,41 +120,8 @@ def run(arguments):
         raise MemoryError("no case fits into memory")
     print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
     if out:
-        picture = out.with_suffix(".png")
         if find_spec("matplotlib"):
             bench.plot(rows, picture)
         else:
             print(f"{picture.name} was not written: matplotlib is not installed.", file=sys.stderr)
     return 0
-
-
-def check_replaced(path):
-    """Check that an existing output is that of an earlier benchmark."""
-    if path.is_file() and path.stat().st_size:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            ours = "commit" in file.readline().strip().split(",")
-    else:
-        ours = not path.with_suffix(".png").exists()
-    if not ours:
-        raise ValueError(
-            "`--out` must be a new file, or that of an earlier benchmark, which is replaced. "
-            f"Received: {path}"
-        )
-
-
-def check_device(device):
-    """Raise a `ValueError` unless the backend has and uses a device."""
-    import keras
-
-    try:
-        with keras.device(device):
-            given = str(keras.ops.ones(1).device)
-    except Exception as error:  # Each backend raises different exceptions.
-        given = f"{type(error).__name__}: {error}"
-    kind, _, number = device.lower().replace("cuda", "gpu").partition(":")
-    found = re.sub("[:_]", "", given.lower().replace("cuda", "gpu"))
-    if found != kind and f"{kind}{number or 0}" not in found:
-        raise ValueError(
-            "`--device` must be a device that the backend finds on this machine, such as cpu:0. "
-            f"Received: --device={device}, which gives {given}"
-        )

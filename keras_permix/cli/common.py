@@ -104,25 +104,15 @@ def add_training(parser, smoke, verbose):
     parser.set_defaults(keep_memory=True)
 
 
-def check_output(argument, path, kind="file", endings=()):
-    """Check that an output can be written, without changing it.
-
-    The file or folder, given by an argument, and its parents need not exist.
-    """
+def check_output(path, endings=()):
+    """Check the ending of an output file, and that it can be written, without changing it."""
     if endings and path.suffix not in endings:
-        raise ValueError(f"`{argument}` must end in {' or '.join(endings)}. Received: {path}")
-    try:
-        if kind == "file" and path.exists():
-            path.open("ab").close()
-            return
-        folder = path if kind == "folder" else path.parent
-        while not folder.exists():
-            folder = folder.absolute().parent
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise ValueError(
-            f"`{argument}` must be a writable {kind}. Received: {path} ({error.strerror or error})"
-        ) from error
+        raise ValueError(f"`--out` must end in {' or '.join(endings)}. Received: {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        path.open("ab").close()
+    else:
+        tempfile.TemporaryFile(dir=path.parent).close()
 
 
 def say_error(error):

@@ -48,14 +48,13 @@ def run(arguments):
     from keras_permix.data.dataset import size_of
     from keras_permix.recipes.load import parse_overrides
     from keras_permix.tasks import task_of
-    from keras_permix.utils.checks import check_integer, import_extra
+    from keras_permix.utils.checks import import_extra
     from keras_permix.utils.formatting import format_score
     from keras_permix.zoo import preset_info
     from keras_permix.zoo.presets.load import load_preset
 
     if out := arguments.out:
-        check_output("--out", out, endings=(".json", ".csv"))
-    check_integer("--batch-size", arguments.batch_size)  # before data are read or downloaded
+        check_output(out, endings=(".json", ".csv"))
     info = preset_info(arguments.preset)
     spec = data_of(info, arguments.data, arguments.data_path, arguments.data_dir)
     task = task_of(load_preset(None, info, **parse_overrides(arguments.overrides)))
@@ -78,7 +77,6 @@ def run(arguments):
     if task.predicts != "values":
         print(*score_lines(names, task.predicts, *predictions), sep="\n")
     if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
         if out.suffix == ".csv":
             write_predictions(out, dataset, task.predicts, *predictions)
         else:
@@ -188,8 +186,6 @@ def data_of(info, name=None, path=None, data_dir=None):
         at = Path(path).absolute() if data_dir else Path(path)  # not relative to `data_dir`
         found = task.data_at(at, options) if at.exists() else None
         if found is None:
-            raise ValueError(
-                f"`--data-path` must be a folder or file of data for {task.name}. Received: {path}"
-            )
+            raise ValueError(f"`--data-path` must be data for {task.name}. Received: {path}")
         return found
     return {"name": own, **options} if name in (None, own) else {"name": name}

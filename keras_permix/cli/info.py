@@ -82,13 +82,7 @@ def _of_file(path, changes):
 
     if changes:
         raise ValueError(f"`--set` requires a preset or a class. Received: {path} with {changes}")
-    try:
-        model = keras.saving.load_model(path, compile=False)
-    except Exception as error:  # Unknown classes and other files raise many types.
-        raise ValueError(
-            "A `.keras` file must contain a model made of layers of Keras and keras_permix. "
-            f"Received: {path} ({type(error).__name__}: {error})"
-        ) from error
+    model = keras.saving.load_model(path, compile=False)
     if isinstance(model, ZooModel):
         return [*_of_model(model), *_arguments(model.get_config())]
     macs = "– (an input has no fixed size)"

@@ -64,8 +64,7 @@ def run(arguments):
         for task in tasks
     }
     results = arguments.out or arguments.runs / "lra.csv"
-    check_output("--runs", arguments.runs, "folder")
-    check_output("--out", results)
+    check_output(results)
     read_results(results)
     failed = False
     for of_task in runs.values():

@@ -38,12 +38,10 @@ def run(arguments):
 
     from keras_permix.ops.backend import running
     from keras_permix.tasks import task_of
-    from keras_permix.utils.checks import check_integer
     from keras_permix.zoo.presets.load import load_preset
 
-    check_integer("--top", arguments.top)
     if out := arguments.out:
-        check_output("--out", out, endings=(".csv", ".jsonl"))
+        check_output(out, endings=(".csv", ".jsonl"))
     task = task_of(load_preset(None, arguments.preset))
     groups = read_inputs(task, arguments.inputs, arguments.source)
     progress = Progbar(len(groups), verbose=1 if out else 0)
@@ -78,35 +76,22 @@ def read_inputs(task, words, source):
     from keras_permix.utils.tables import LISTS
 
     size = task.arguments_per_input
-    if len(words) % size:
-        raise ValueError(
-            f"`INPUT` must be given {size} times per prediction. Received: {len(words)} inputs"
-        )
     groups = [words[start : start + size] for start in range(0, len(words), size)]
     if source and size == 1 and source.suffix.lower() in LISTS:
-        raise ValueError(
-            "`--from` must be a text file of one input per line, such as inputs.txt, without "
-            f"a header. Received: {source}"
-        )
+        raise ValueError(f"`--from` must be a text file, one input per line. Received: {source}")
     if source:
         lines = source.read_text(encoding="utf-8-sig").split("\n")
         groups += [line.split("\t") if size > 1 else [line] for line in lines if line.strip()]
-        if wrong := [group for group in groups if len(group) != size]:
-            raise ValueError(
-                f"`--from` must contain {size} texts per line, separated by a tab. "
-                f"Received: {wrong[0]} in {source}"
-            )
     if task.own_sources:  # images
         groups = [
             [str(path)]
             for (word,) in groups
             for path in (images_in(Path(word)) if os.path.isdir(word) else [word])
         ]
-    if not groups:
-        raise ValueError(
-            "`INPUT` or `--from` must give at least one input. "
-            f"Received: {' '.join(words) or source or 'no input'}"
-        )
+    wrong = [group for group in groups if len(group) != size]
+    if wrong or not groups:
+        found = wrong or words
+        raise ValueError(f"`INPUT` or `--from` must give {size} per prediction. Received: {found}")
     return groups
 
 
@@ -119,5 +104,4 @@ def write_rows(path, rows):
         text = format_csv(rows)
     else:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, text.encode("utf-8", "backslashreplace"))  # Names may not be in UTF-8.

@@ -5,7 +5,7 @@ To resume, run the same command again.
 
 import shlex
 
-from keras_permix.cli.common import add_overrides, add_training, check_output, given_path
+from keras_permix.cli.common import add_overrides, add_training, given_path
 from keras_permix.utils.formatting import counted
 
 
@@ -59,7 +59,6 @@ def run(arguments):
     asked = plan_run(arguments.recipe, arguments.option, arguments.smoke, **changes)
     folder = arguments.out or asked.folder
     length = counted(asked.recipe.epochs, "epoch")
-    check_output("--out", folder, "folder")
     with distributed(arguments.distribute) as distribution:
         say = print if distribution.is_chief else lambda line: None
         scores = distribution.from_chief(finished_scores, asked, folder, arguments.data_dir)

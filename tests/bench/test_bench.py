@@ -119,6 +119,7 @@ def test_cpu_device_reports_no_chip(small, tmp_path, monkeypatch):
     monkeypatch.setattr(running.module("runtime"), "chip", lambda number=0: "NVIDIA H100")
     rows = bench("ops", tmp_path / "ops.csv", "--device", "cpu:0", "--cases", "channel shift")
     assert {(row["chip"], row["driver"]) for row in rows} == {("", "")}
+    assert "cpu" in rows[0]["device"].lower()
 
 
 def test_huge_tensors_take_a_gigabyte():
@@ -235,7 +236,7 @@ def test_models_against_other_packages(small, tmp_path):
 @pytest.mark.skipif(keras.config.backend() == "torch", reason="PyTorch supports these peers")
 def test_pytorch_peers_are_rejected_on_other_backends(small, capsys):
     assert main(["bench", "models", "--against", "timm"]) == 2
-    assert "`--against` is only for `permix bench models`" in capsys.readouterr().err
+    assert "peers'" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -330,16 +331,13 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
 
     monkeypatch.setattr(bench_ops, "_functions", wrong)
     assert main(["bench", "ops", "--repeats", "1", "--cases", case]) == 2
-    assert "must equal its reference before it is timed" in capsys.readouterr().err
+    assert "The op must equal its reference. Received: case=" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["--cases", "nine"], ["--repeats", "0"], ["--batch-size", "2"], ["--out", "."],
-        ["--out", "mine.PNG"],
-    ],
-)  # fmt: skip
+    [["--cases", "nine"], ["--batch-size", "2"], ["--out", "."], ["--out", "mine.PNG"]],
+)
 def test_errors(arguments, capsys):
     assert main(["bench", "ops", *arguments]) == 2
     assert f"permix: error: `{arguments[0]}` " in capsys.readouterr().err

@@ -147,11 +147,6 @@ def test_predict_without_inputs_exits_with_error(tmp_path, capsys):
         assert "`INPUT` or `--from` must give" in capsys.readouterr().err
 
 
-def test_predict_with_top_zero_exits_with_error(capsys):
-    assert main(["predict", "cspvit/test", "a.png", "--top", "0"]) == 2
-    assert "`--top` must be a positive integer. Received: --top=0" in capsys.readouterr().err
-
-
 @pytest.fixture
 def toys(monkeypatch, pixels):
     """Register "toys", a data set on which the test preset reaches 75 % accuracy.
@@ -366,7 +361,7 @@ def test_evaluate_on_unknown_data_exits_with_error(capsys):
     assert "`data` must name one of the sets" in error and "{'name': 'nonsense'}" in error
     assert main(["evaluate", "cspvit/test", "--data-path", "nonsense"]) == 2
     error = capsys.readouterr().err
-    assert "`--data-path` must be a folder or file" in error and "Received: nonsense\n" in error
+    assert "`--data-path` must be data" in error and "Received: nonsense\n" in error
 
 
 def test_evaluate_with_missing_class_exits_with_error(tmp_path, capsys, pixels):

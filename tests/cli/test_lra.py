@@ -119,9 +119,9 @@ def test_smoke_runs(scale, task, model, tmp_path, capsys):
         (["listops", "--model", "csp", "--set", "epoch=3"], "Did you mean `epochs`?"),
         (
             ["pathx", "--model", "csp"],
-            "`pathx` requires `scale='paper'` and one",
+            "`pathx` requires `scale='paper'` and a model of",
         ),
-        (["listops", "--model", "csp", "--out", "/"], "`--out` must be a writable file"),
+        (["listops", "--model", "csp", "--out", "/"], "Is a directory: '/'"),
     ],
 )
 def test_invalid_arguments_exit_with_error(arguments, message, tmp_path, capsys):

@@ -143,7 +143,7 @@ def test_info_of_keras_file(tmp_path, capsys):
     assert re.search("^task +image_classification$", capsys.readouterr().out, re.M)
     (tmp_path / "mine.keras").write_bytes(b"no file of Keras")
     for path, words, message in (
-        ("mine.keras", [], "A `.keras` file must contain a model"),
+        ("mine.keras", [], "File not found"),
         ("other.keras", [], "File not found"),
         ("mine.keras", ["--set", "hidden_dim=64"], "`--set` requires a preset or a class"),
     ):
