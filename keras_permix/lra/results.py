@@ -24,10 +24,7 @@ def read_results(path: StrPath) -> list[dict[str, str]]:
         reader = csv.DictReader(file)
         rows = list(reader)
     if tuple(reader.fieldnames or ()) != COLUMNS:
-        raise ValueError(
-            f"A file of results must have the columns {', '.join(COLUMNS)}. "
-            f"Received: {path} with {reader.fieldnames}"
-        )
+        raise ValueError(f"Results must have the columns {', '.join(COLUMNS)}. Received: {path}")
     return rows
 
 

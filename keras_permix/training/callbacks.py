@@ -88,14 +88,8 @@ class Progress(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def _stop(self, problem):
-        kept = "No epoch was completed. "
-        if self.epoch:
-            kept = f"Epoch {self.epoch}, the last finite one, is saved in {self.path}. "
-        raise FloatingPointError(
-            "Training stopped because the loss or a weight is not finite. "
-            f"{kept}Train in another folder with a smaller `optimizer.learning_rate`, a longer "
-            f"warm-up, or another `precision`. Received: {problem}"
-        )
+        kept = f"Epoch {self.epoch} is saved in {self.path}" if self.epoch else "No epoch is saved"
+        raise FloatingPointError(f"Loss and weights must be finite. {kept}. Received: {problem}")
 
 
 def _seed(model, seed, stream):

@@ -48,10 +48,8 @@ def load_checkpoint(folder: StrPath) -> tuple[dict[str, Any], bytes, Path] | Non
             warnings.warn(f"The run resumes from {path.name}: {problem}", stacklevel=2)
         return state, weights, path / WEIGHTS_FILE
     if problems:
-        raise ValueError(
-            "All checkpoints of this run are damaged. Remove the folder to start again. "
-            f"Received: {folder}, where {'; '.join(problems)}"
-        )
+        found = "; ".join(problems)
+        raise ValueError(f"All checkpoints in {folder} are damaged; remove it. Received: {found}")
     return None
 
 

@@ -80,11 +80,8 @@ def fit_recipe(
         steps=recipe.steps_per_epoch, augmentation=recipe.augmentation,
     )  # fmt: skip
     if recipe.early_stopping and (dataset.validation is None or distribution.count > 1):
-        raise ValueError(
-            "`early_stopping` requires a single process and a validation part (`data.validation`); "
-            "otherwise it would choose an epoch by the test set. "
-            f"Received: early_stopping={recipe.early_stopping} for {dataset.name}"
-        )
+        rule = "`early_stopping` requires `data.validation` and a single process"
+        raise ValueError(f"{rule}. Received: early_stopping={recipe.early_stopping}")
     class_weight = balanced_weights(dataset, task) if recipe.class_weight else None
     watched = dataset.validation or dataset.test
     count = min(recipe.validation_samples or math.inf, size_of(watched[0]))
@@ -145,8 +142,7 @@ def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
     labels = labels_of(dataset.train)
     if task.num_classes is None or labels is None:
         raise ValueError(
-            "`class_weight` requires classes, and labels that are known before samples are read. "
-            f"Leave it out. Received: {dataset.name}"
+            f"`class_weight` requires labels known in advance. Received: {dataset.name}"
         )
     counts = np.bincount(labels, minlength=task.num_classes)
     weights = len(labels) / (np.count_nonzero(counts) * np.maximum(counts, 1))

@@ -12,6 +12,7 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.tasks import task_of
+from keras_permix.utils.checks import check_choice
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.load import load_preset
 from keras_permix.zoo.presets.names import find_preset
@@ -22,18 +23,9 @@ def with_class(recipe: Recipe) -> Recipe:
     """Return the recipe with a known class in `model`, by default that of its `init` preset."""
     model = recipe.model
     if recipe.init:
-        if is_run(recipe.init) and not Path(recipe.init).is_dir():
-            raise ValueError(
-                "`init` names a run that does not exist. Train it first by the command at the top "
-                f"of the recipe. Received: init={recipe.init!r}"
-            )
         given = zoo.MODELS.get(model.get("class_name", ""))
         model = {"class_name": find_preset(recipe.init, given).class_name, **model}
-    name = model.get("class_name")
-    if name not in zoo.MODELS:
-        raise ValueError(
-            f"`model` must name a class of {sorted(zoo.MODELS)} as `class_name`. Received: {name!r}"
-        )
+    check_choice("model.class_name", model.get("class_name"), sorted(zoo.MODELS))
     return replace(recipe, model=model)
 
 
@@ -114,14 +106,11 @@ def freeze(model: Model, parts: str | Iterable[str] | None) -> None:
     if parts == "backbone":
         model.backbone.trainable = False
         return
-    names = [layer.name for layer in model.layers]
     for pattern in [parts] if isinstance(parts, str) else parts or ():
         found = [layer for layer in model.layers if fnmatchcase(layer.name, pattern)]
         if not found:
-            raise ValueError(
-                f'`freeze` must be "backbone" or names of layers: {", ".join(names)}. '
-                f"Received: freeze={parts!r}"
-            )
+            names = ["backbone", *(layer.name for layer in model.layers)]
+            raise ValueError(f"`freeze` must be among {names}. Received: freeze={pattern!r}")
         for layer in found:
             layer.trainable = False
     if not model.trainable_weights:

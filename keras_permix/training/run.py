@@ -171,10 +171,7 @@ def read_record(folder: StrPath) -> dict[str, Any]:
     path = Path(folder) / RECORD
     record = parse_json(path.read_bytes(), path)
     if not record.keys() >= KEYS:
-        raise ValueError(
-            f"`{RECORD}` must be the record of a run, with {', '.join(sorted(KEYS))}. Pass another "
-            f"folder. Received: {path}"
-        )
+        raise ValueError(f"`{path}` must be the record of a run. Received: {sorted(record)}")
     return record
 
 

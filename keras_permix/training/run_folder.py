@@ -4,7 +4,6 @@ import dataclasses
 import io
 import json
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from keras_permix.data.text.tokenizer import TOKENIZER_FILE
 from keras_permix.recipes.recipe import Recipe
 from keras_permix.training.callbacks import Progress
 from keras_permix.training.checkpoints import STATE_FILE, load_checkpoint, save_checkpoint
+from keras_permix.utils.checks import import_extra
 from keras_permix.utils.files import hold_folder, sweep, write_bytes, write_text
 from keras_permix.utils.tables import format_csv
 
@@ -52,10 +52,7 @@ class RunFolder(Progress):
         self.data = data
         self.path.mkdir(parents=True, exist_ok=True)
         if not hold_folder(self.path):
-            raise OSError(
-                "Another process is training in this folder. Wait for it, or pass another `--out` "
-                f"folder. Received: {self.path}"
-            )
+            raise OSError(f"`out` must not be in use by another process. Received: {self.path}")
         self._resume()
 
     def keep(self, weights: bytes) -> None:
@@ -72,17 +69,12 @@ class RunFolder(Progress):
 
     def check_data(self, data: dict[str, Any] | None) -> None:
         """Raise a `ValueError` for other data than those that the run started with, if known."""
-        if not (self.data and data):
-            return
-        keys = [key for key in {**self.data, **data} if self.data.get(key) != data.get(key)]
-        if keys:
-            began = [self.data.get(key) for key in keys]
-            now = [data.get(key) for key in keys]
-            raise ValueError(
-                "A run must be resumed with the data that it started with. Pass another `--out` "
-                f"folder or the old data. Received: {self.path}, where {', '.join(keys)} differ: "
-                f"{began}, and now {now}"
-            )
+        old, new = self.data or {}, data or {}
+        keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        if old and new and keys:
+            changed = ", ".join(f"{key} {old.get(key)}, now {new.get(key)}" for key in keys)
+            rule = "`out` must hold no run of other data"
+            raise ValueError(f"{rule}. Received: {self.path} with {changed}")
 
     def _resume(self):
         sweep(self.path)
@@ -93,10 +85,8 @@ class RunFolder(Progress):
         old, new = _comparable(state["recipe"]), _comparable(dataclasses.asdict(self.recipe))
         changed = [key for key in new if old.get(key) != new[key]]
         if changed:
-            raise ValueError(
-                "A run must be resumed with the recipe that it started with. Pass another `--out` "
-                f"folder or the old values. Received: {self.path}, where {changed} differ"
-            )
+            rule = "`out` must hold no run of another recipe"
+            raise ValueError(f"{rule}. Received: {self.path} with other {', '.join(changed)}")
         self.rows, data = state["rows"], self.data
         self.data = state.get("data") or data
         self.check_data(data)
@@ -105,32 +95,17 @@ class RunFolder(Progress):
             self._write()  # The process was killed before it did.
 
 
-def check_place(
-    path: StrPath, data: dict[str, Any] | None = None, data_dir: StrPath | None = None
-) -> None:
-    """Check that a run can be stored in a folder, without changing it.
-
-    `data` is that of the recipe: a run inside a folder of training images would become a class.
-    """
-    if absent := [name for name in NEEDED if not find_spec(name)]:
-        raise ImportError(
-            f'Training requires {" and ".join(absent)}: pip install "keras_permix[train]".'
-        )
+def check_place(path: StrPath) -> None:
+    """Check that a run can be stored in a folder, without changing it."""
+    for name in NEEDED:
+        import_extra(name, "train", "Training")
     path = Path(path)
     written = (*WRITTEN.values(), "checkpoints", TOKENIZER_FILE)
     found = [name for name in written if _has_files(path / name)]
     if found and not ((path / RECORD).is_file() or has_checkpoints(path)):
         raise ValueError(
-            "The `out` folder contains files that a run would overwrite. Pass another folder. "
-            f"Received: {path} with {', '.join(found)}"
+            f"`out` must hold no files that a run writes. Received: {path} with {found}"
         )
-    if data and data.get("source") == "folder":
-        images = Path(data_dir or ".", data.get("path") or data["name"]).resolve()
-        if images in (path.resolve(), *path.resolve().parents):
-            raise ValueError(
-                "The `out` folder of a run must lie outside the folder of its training images. "
-                f"Received: {path} in {images}"
-            )
 
 
 def has_checkpoints(path: StrPath) -> bool:

@@ -16,7 +16,6 @@ from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.preset import write_preset
 from keras_permix.training.run import Recorder, Run, plan_run
 from keras_permix.training.run_folder import check_place
-from keras_permix.utils.checks import check_integer
 from keras_permix.utils.files import release_folder
 
 
@@ -96,14 +95,15 @@ def train(
     >>> sorted(done.scores)
     ['generated/test/top1', 'generated/test/top5']
     """
-    check_integer("steps_per_execution", steps_per_execution)
-    check_integer("workers", workers)
     run = recipe if isinstance(recipe, Run) else plan_run(recipe, option, smoke, **changes)
     folder, values = Path(out or run.folder), run.recipe
     check_data(values)
-    check_place(folder, values.data, data_dir)
+    check_place(folder)
+    if values.data.get("source") == "folder":
+        images = Path(data_dir or ".", values.data.get("path") or values.data["name"]).resolve()
+        if folder.resolve().is_relative_to(images):  # The run would become a class.
+            raise ValueError(f"`out` must lie outside {images}. Received: out={folder}")
     with distributed(distribute) as distribution:
-        distribution.check(values.batch_size, steps_per_execution)
         with distribution.scope():
             model = make_model(values)
         task = task_of(model)

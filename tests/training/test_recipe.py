@@ -109,7 +109,7 @@ def test_order_of_overrides_of_a_named_table_is_free():
         (MINIMAL + "learning_rate = 1", {}, "Did you mean `optimizer.learning_rate`"),
         (MINIMAL + "warmup_epoch = 1", {}, "Did you mean `schedule.warmup_epochs`"),
         (MINIMAL + "epoch = 3", {}, r"Did you mean `epochs`\? Received: \['epoch'\]"),
-        (MINIMAL + "schedule.warm = 3", {}, "accepts the arguments schedule.name,"),
+        (MINIMAL + "schedule.warm = 3", {}, "accepts .*schedule.name,"),
         (MINIMAL + "epochs = -2", {}, "`epochs` must be a positive integer.*epochs=-2"),
         (MINIMAL, {"batch_size": 0}, "`batch_size` must.*batch_size=0 in .* with batch_size=0$"),
         (MINIMAL, {"precision": "float8"}, "`precision` must be one of .*'float8'"),
@@ -146,7 +146,7 @@ def test_unknown_recipe_suggests_nearest_name():
 
 def test_unknown_model_class_raises(tmp_path):
     recipe = load_recipe(write(tmp_path, MINIMAL), model={"class_name": "Nonsense"})
-    with pytest.raises(ValueError, match="CSPViT.*Received: 'Nonsense'"):
+    with pytest.raises(ValueError, match="CSPViT.*Received: model.class_name='Nonsense'"):
         make_model(recipe)
 
 
@@ -235,7 +235,7 @@ def load_options(name):
         ({"epochs": -2}, "`epochs` must.*epochs=-2 in .* with epochs=-2$"),
         ({"model": {"hidden_dmi": 64}}, "Did you mean `hidden_dim`"),
         ({"model": {"dropout": 2}}, "`dropout` must"),
-        ({"optimizer": {"learning_rat": 1}}, "Adam accepts .* Did you mean `learning_rate`"),
+        ({"optimizer": {"learning_rat": 1}}, "not recognized.*'learning_rat'"),
         ({"optimizer": {"name": "adamw"}}, "`optimizer.learning_rate` must be given"),
         ({"optimizer": {"name": "adan", "learning_rate": 1}}, "`optimizer` must be .*'adan'"),
         ({"schedule": {"warmup_epoch": 3}}, "Did you mean `schedule.warmup_epochs`"),

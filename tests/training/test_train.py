@@ -120,7 +120,7 @@ def test_recipe_without_required_init_exits_with_error(
     words = ["train", name, *(["--option", option] if option else [])]
     assert main(words) == 2
     error = capsys.readouterr().err
-    assert "a run that does not exist" in error and before in error
+    assert "a folder that exists" in error and before in error
     assert not list(tmp_path.iterdir())
     assert plan_run(name, option, smoke=True).recipe.init is None
     assert plan_run(name, option, smoke=True, init="runs/mine").recipe.init == "runs/mine"
@@ -359,7 +359,7 @@ def test_nan_stops_at_once_and_keeps_the_last_good_epoch(recipe, made, tmp_path)
               batch_size=2, epochs=3)  # fmt: skip
     message = str(caught.value)
     assert "a loss of nan in epoch 2, batch" in message and str(tmp_path / "run") in message
-    assert "Epoch 1, the last finite one" in message
+    assert "Epoch 1 is saved in" in message
     assert breaker.seen < 16, "not to the end of the epoch"
     assert not (tmp_path / "run" / "preset").exists()
     assert not (tmp_path / "run" / "README.md").exists()
@@ -377,7 +377,7 @@ def test_non_finite_weights_are_not_saved(recipe, made, tmp_path):
             head = self.model.get_layer("head").bias
             head.assign(np.full(head.shape, np.inf, "float32"))
 
-    with pytest.raises(FloatingPointError, match="No epoch was completed.*`head/bias` with NaN"):
+    with pytest.raises(FloatingPointError, match="No epoch is saved.*`head/bias` with NaN"):
         train(recipe, out=tmp_path / "run", verbose=0, callbacks=[Break()])
     assert not list((tmp_path / "run").glob("checkpoint*/*"))
 
@@ -416,7 +416,7 @@ def test_diverged_training_prints_one_line(recipe, made, tmp_path, capsys):
     huge = ["--set", "optimizer.learning_rate=1e38", "--set", "batch_size=4", "--verbose", "0"]
     assert main(["train", str(recipe), "--out", str(tmp_path / "run"), *huge]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("permix: error: Training stopped ")
+    assert error.startswith("permix: error: Loss and weights must be finite. ")
     assert error.count("\n") == 1
 
 

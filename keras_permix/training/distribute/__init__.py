@@ -60,10 +60,7 @@ def _start(kind):
         return Distribution()
     check_choice("distribute", kind, KINDS)
     if kind == "model" and running.name() != "jax":
-        raise ValueError(
-            "`distribute='model'` requires JAX; other backends support \"data\". "
-            f"Received: distribute='model' on {running.name()}"
-        )
+        raise ValueError(f"`distribute='model'` requires JAX. Received: {running.name()}")
     engine = import_module(f"keras_permix.training.distribute.{running.name()}")
     found = engine.start(kind)
     if found.devices > 1:
@@ -72,6 +69,5 @@ def _start(kind):
         return Distribution()
     found.close()
     raise ValueError(
-        f"`distribute={kind!r}` requires several devices, or several processes that a launcher "
-        f"such as `torchrun` starts. Received: one process with one device on {running.name()}"
+        f"`distribute={kind!r}` requires several devices or processes (see torchrun). Received: one"
     )

@@ -110,25 +110,18 @@ class Distribution:
         """Raise a `ValueError` for a model with `BatchNormalization` on several devices."""
         kind = keras.layers.BatchNormalization
         found = [layer.path for layer in model._flatten_layers() if isinstance(layer, kind)]
-        if found and self.devices > 1:
-            raise ValueError(
-                "`distribute` must be None for a model with BatchNormalization, except on JAX: "
-                "each device would normalize by its part of a batch. "
-                f"Received: {found[:3]}"
-            )
+        if found and self.devices > 1:  # Each device would normalize by its part of a batch.
+            rule = "`distribute` must be None for BatchNormalization, except on JAX"
+            raise ValueError(f"{rule}. Received: {found[:3]}")
 
     def check(self, batch_size: int, steps_per_execution: int) -> None:
         """Raise a `ValueError` unless devices share batches evenly, and fuse steps if asked to."""
         if batch_size % self.parts:
-            raise ValueError(
-                "`batch_size` must be a multiple of the number of devices that share each batch. "
-                f"Received: batch_size={batch_size}, {self.parts} devices"
-            )
+            rule = f"`batch_size` must be a multiple of the {self.parts} devices"
+            raise ValueError(f"{rule}. Received: {batch_size=}")
         if steps_per_execution > 1 and not (self.fuses_steps and running.fuses_steps()):
-            raise ValueError(
-                "`steps_per_execution` must be 1 on PyTorch, and with several processes of "
-                f"TensorFlow. Received: steps_per_execution={steps_per_execution}"
-            )
+            rule = "`steps_per_execution` must be 1 on PyTorch and for processes of TensorFlow"
+            raise ValueError(f"{rule}. Received: {steps_per_execution=}")
 
 
 class Processes(Distribution):

@@ -35,10 +35,8 @@ def start(kind: str) -> Distribution:
     if kind != "model":
         return Devices(keras.distribution.DataParallel(auto_shard_dataset=False))
     if jax.process_count() > 1:
-        raise ValueError(
-            "`distribute='model'` divides parameters over the devices of one process. "
-            f"Received: distribute='model' in {jax.process_count()} processes"
-        )
+        found = jax.process_count()
+        raise ValueError(f"`distribute='model'` requires one process. Received: {found} processes")
     return Devices(DividedWeights())
 
 

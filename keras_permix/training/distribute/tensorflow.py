@@ -68,18 +68,11 @@ class Workers(Processes):
     def __init__(self, task: dict[str, Any], tasks: list[tuple[str, str]]) -> None:
         own = task.get("type"), str(task.get("index"))
         if own not in tasks:
-            raise ValueError(
-                "`distribute` on TensorFlow requires a `task` in TF_CONFIG that is a "
-                f"{' or '.join(map(repr, ROLES))} of its cluster. Received: task={task!r}"
-            )
+            raise ValueError(f"`TF_CONFIG` must have a `task` of its cluster. Received: {task=}")
         super().__init__(tasks.index(own), len(tasks))
         gpus = len(tf.config.get_visible_devices("GPU"))
         if gpus > 1:
-            raise ValueError(
-                "`distribute` on TensorFlow uses one GPU per process of TF_CONFIG. Start a process "
-                "per GPU, and set CUDA_VISIBLE_DEVICES. "
-                f"Received: {gpus} GPUs in process {self.index}"
-            )
+            raise ValueError(f"CUDA_VISIBLE_DEVICES must name 1 GPU per process. Received: {gpus}")
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
         (self._device,) = self._strategy.extended.worker_devices
         self._traced = tf.function(self._total, reduce_retracing=True)
