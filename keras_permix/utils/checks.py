@@ -18,9 +18,9 @@ def import_extra(module: str, extra: str, what: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
+        name = module.partition(".")[0]
         raise ImportError(
-            f"{what} requires the package {module.partition('.')[0]}: pip install "
-            f'"keras_permix[{extra}]". Received: an environment without it'
+            f'{what} requires {name}: pip install "keras_permix[{extra}]".'
         ) from error
 
 
@@ -48,11 +48,8 @@ def plain(value: Any) -> Any:
 def check_named(argument: str, spec: Any, choices: Iterable[str]) -> dict[str, Any]:
     """Return `spec`, a name or a dict with a "name", as a dict; check the name."""
     named = plain(spec) if isinstance(spec, dict) else {"name": spec}
-    if named.get("name") not in tuple(choices):
-        raise ValueError(
-            f'`{argument}` must be one of {tuple(choices)}, or a dict with that "name". '
-            f"Received: {argument}={spec!r}"
-        )
+    if named.get("name") not in (names := tuple(choices)):
+        raise ValueError(f"`{argument}` must be one of {names}. Received: {argument}={spec!r}")
     return named
 
 
@@ -62,9 +59,7 @@ def check_names(taker, given, known):
     if unknown:
         near = (difflib.get_close_matches(name, known, n=1) for name in unknown)
         hint = "".join(f" Did you mean `{name}`?" for names in near for name in names)
-        raise ValueError(
-            f"{taker} accepts the arguments {', '.join(known)}.{hint} Received: {unknown}"
-        )
+        raise ValueError(f"{taker} accepts {', '.join(known)}.{hint} Received: {unknown}")
 
 
 def check_flags(given, parameters):
@@ -99,12 +94,9 @@ def check_positive_or_none(argument, value):
 
 def check_layer_index(layer_index, num_layers):
     """Check a layer index, counted from 0, against the number of layers."""
-    index = check_integer("layer_index", layer_index, least=0)
-    if index >= check_integer("num_layers", num_layers):
-        raise ValueError(
-            "`layer_index` must count from 0 to `num_layers` - 1. "
-            f"Received: layer_index={layer_index}, num_layers={num_layers}"
-        )
+    if check_integer("layer_index", layer_index, 0) >= check_integer("num_layers", num_layers):
+        last = num_layers - 1
+        raise ValueError(f"`layer_index` must count from 0 to {last}. Received: {layer_index=}")
 
 
 def check_floats(argument, values, count, each):
@@ -114,10 +106,8 @@ def check_floats(argument, values, count, each):
     except (TypeError, ValueError):
         floats = []
     if len(floats) != count or not all(map(math.isfinite, floats)):
-        raise ValueError(
-            f"`{argument}` must contain one finite value per {each}. "
-            f"Received: {argument}={values!r}, {each}s={count}"
-        )
+        rule = f"`{argument}` must contain one finite value per {each}"
+        raise ValueError(f"{rule}. Received: {argument}={values!r}, {each}s={count}")
     return floats
 
 
@@ -160,12 +150,8 @@ def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
         return None
     named = isinstance(labels, list | tuple) and all(isinstance(name, str) for name in labels)
     if not named or len(labels) != outputs:
-        count = len(labels) if hasattr(labels, "__len__") else "no"
-        raise ValueError(
-            "`labels` must contain one name per class or output, a list of str. "
-            f"Received: labels={str(labels)[:100]}, {count} labels for {outputs} outputs"
-        )
-    twice = sorted({name for name in labels if labels.count(name) > 1})
-    if twice:
+        given = f"labels={str(labels)[:100]}, {np.size(labels)} labels for {outputs} outputs"
+        raise ValueError(f"`labels` must contain one name per class or output. Received: {given}")
+    if twice := sorted({name for name in labels if labels.count(name) > 1}):
         raise ValueError(f"`labels` must be unique. Received: {twice} more than once")
     return tuple(labels)

@@ -37,10 +37,7 @@ def write_bytes(path: StrPath, content: bytes) -> None:
         with replacing_file(path) as file:
             file.write(content)
     except OSError as error:
-        raise OSError(
-            f"`{path}` must be writable. Choose another folder, or free disk space. "
-            f"Received: {error.strerror or error}"
-        ) from error
+        raise OSError(f"`{path}` must be writable. Received: {error.strerror or error}") from error
 
 
 def write_text(path: StrPath, text: str) -> None:
@@ -159,17 +156,11 @@ def read_with_sha256(
     """
     found = os.path.getsize(path)
     if size not in (None, found):
-        raise ValueError(
-            f"`{path}` must contain {size:,} bytes; it is truncated or of another version. "
-            f"{remedy}Received: {found:,} bytes"
-        )
+        raise ValueError(f"`{path}` must have {size:,} bytes. {remedy}Received: {found:,} bytes")
     content = Path(path).read_bytes()
     digest = sha256_of(content)
     if digest != sha256:
-        raise ValueError(
-            f"`{path}` must have the SHA-256 {sha256}; it is corrupt or of another version. "
-            f"{remedy}Received: {digest} ({len(content):,} bytes)"
-        )
+        raise ValueError(f"`{path}` must have the SHA-256 {sha256}. {remedy}Received: {digest}")
     return content
 
 

@@ -50,11 +50,8 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
         rows = READ.get(kinds[-1] if kinds else "", _json_rows)(text, columns)
         return [Row(values, path, line) for line, values in rows]
     except (ValueError, lzma.LZMAError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(
-            "A data file must be complete and in UTF-8, with one JSON object per line (.jsonl), or "
-            "values below a header, separated by tabs (.tsv) or commas (.csv). "
-            f"Received: {path} ({error})"
-        ) from error
+        rule = "A .csv, .tsv or .jsonl file must be complete and in UTF-8"
+        raise ValueError(f"{rule}. Received: {path} ({error})") from error
 
 
 def format_csv(rows: Rows) -> str:
@@ -78,8 +75,8 @@ def _comma_rows(text, columns):
     reader = csv.DictReader(lines, columns, strict=True, skipinitialspace=True)
     try:
         for row in reader:
-            names = len(row) - (None in row)
-            _check_count(names + len(row.get(None, ())), names, reader.line_num)
+            if None in row:
+                raise ValueError(f"line {reader.line_num} has more values than columns")
             yield reader.line_num, row
     except csv.Error as error:
         raise ValueError(f"line {reader.reader.line_num}: {error}") from error
@@ -92,7 +89,8 @@ def _tab_rows(text, columns):
     header = columns or next(lines)
     for number, values in enumerate(lines, start=1 if columns else 2):
         if values != [""]:
-            _check_count(len(values), len(header), number)
+            if len(values) > len(header):
+                raise ValueError(f"line {number} has more values than columns")
             yield number, zip(header, values, strict=False)
 
 
@@ -108,11 +106,6 @@ def _json_rows(text, columns):
         if not isinstance(row, dict):
             raise ValueError(f"line {number} is not a JSON object")
         yield number, row
-
-
-def _check_count(count, names, number):
-    if count > names:
-        raise ValueError(f"line {number} has {count} values for {names} columns")
 
 
 READ = {".csv": _comma_rows, ".tsv": _tab_rows}

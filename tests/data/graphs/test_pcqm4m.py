@@ -73,5 +73,5 @@ def test_malicious_split_is_not_executed(tmp_path):
 def test_missing_torch_raises(tmp_path, monkeypatch):
     folder = write(tmp_path)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match="split_dict.pt requires the package torch"):
+    with pytest.raises(ImportError, match="split_dict.pt requires torch"):
         load_graphs("pcqm4m_v2", folder)

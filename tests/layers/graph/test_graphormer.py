@@ -220,10 +220,7 @@ def test_invalid_bias_argument_raises(arguments, message):
         (dict(mixer={"name": "slice_sort", "order": "up"}), "`order` must be one of.*'up'"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
         (dict(attention_dropout=-0.1), r"`attention_dropout` must be in \[0, 1\).*-0.1"),
-        (
-            dict(layer_index=3, num_layers=3),
-            "`layer_index` must count from 0 to `num_layers` - 1.*layer_index=3",
-        ),
+        (dict(layer_index=3, num_layers=3), "`layer_index` must count from 0 to 2.*layer_index=3"),
     ],
 )
 def test_invalid_block_argument_raises(arguments, message):

@@ -123,10 +123,7 @@ def test_steps_adapt_to_sequence_length(schedule, align, masked):
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
-        (
-            dict(layer_index=3, num_layers=3),
-            "`layer_index` must count from 0 to `num_layers` - 1.*layer_index=3",
-        ),
+        (dict(layer_index=3, num_layers=3), "`layer_index` must count from 0 to 2.*layer_index=3"),
         (dict(inner_dim=4, use_output_projection=False), "`inner_dim` must equal the width.*4"),
     ],
 )

@@ -199,7 +199,7 @@ def changed(**tensors):
         (changed(head__bias=None), {}, "missing=.'head/bias"),
         (vit(), dict(num_classes=0), "`num_classes` must be a positive integer"),
         (vit(), dict(hidden_dim=3), "The file of timm sets .*'hidden_dim'"),
-        (vit(), dict(hidden_dmi=3), "accepts the arguments.*Did you mean `hidden_dim`"),
+        (vit(), dict(hidden_dmi=3), "accepts .*Did you mean `hidden_dim`"),
         (mixer(), {}, "a model of this kind.*missing=.'patch_embed.proj.weight"),
     ],
 )

@@ -58,9 +58,7 @@ def test_corrupt_file_raises(preset, name):
 def test_truncated_file_raises(preset, name):
     size = (preset / name).stat().st_size
     os.truncate(preset / name, size - 10)
-    message = (
-        f"{name}` must contain {size:,} bytes; it is truncated .* Received: {size - 10:,} bytes"
-    )
+    message = f"{name}` must have {size:,} bytes. .* Received: {size - 10:,} bytes"
     refuses(preset, ValueError, message)
 
 
@@ -169,7 +167,7 @@ def test_failed_save_keeps_old_preset(preset, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(OSError, match="or free disk space. Received: .*No space left"):
+    with pytest.raises(OSError, match="must be writable. Received: .*No space left"):
         tiny().save_to_preset(preset)
     assert json.loads((preset / "metadata.json").read_text()) == before
     assert [path.name for path in preset.parent.iterdir()] == ["preset"]

@@ -110,9 +110,7 @@ def test_cached_preset_loads_offline(hub):
 @pytest.mark.parametrize("handle", PACKAGES)
 def test_missing_package_raises(handle, monkeypatch):
     monkeypatch.setitem(sys.modules, PACKAGES[handle], None)
-    message = (
-        rf'{handle}.* requires the package {PACKAGES[handle]}: pip install "keras_permix\[hub\]"'
-    )
+    message = rf'{handle}.* requires {PACKAGES[handle]}: pip install "keras_permix\[hub\]"'
     with pytest.raises(ImportError, match=message):
         zoo.CSPViT.from_preset(handle)
     with pytest.raises(ImportError, match=message):
