@@ -38,8 +38,10 @@ def run(arguments):
 
     from keras_permix.ops.backend import running
     from keras_permix.tasks import task_of
+    from keras_permix.utils.checks import check_integer
     from keras_permix.zoo.presets.load import load_preset
 
+    check_integer("--top", arguments.top)
     if out := arguments.out:
         check_output(out, endings=(".csv", ".jsonl"))
     task = task_of(load_preset(None, arguments.preset))

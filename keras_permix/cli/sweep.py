@@ -9,7 +9,7 @@ from keras_permix.cli.common import add_overrides, add_training, given_path
 def add_arguments(parser):
     parser.add_argument("recipe", help="name or .toml file of a recipe")
     parser.add_argument(
-        "--grid", action="append", required=True, metavar="KEY=VALUE,VALUE",
+        "--grid", action="append", default=[], metavar="KEY=VALUE,VALUE",
         help="values of a key of the recipe, e.g. --grid model.mixer.group_size=1,2,4; repeat it "
         "for all combinations with another key",
     )  # fmt: skip

@@ -89,7 +89,10 @@ class Progress(keras.callbacks.Callback):
 
     def _stop(self, problem):
         kept = f"Epoch {self.epoch} is saved in {self.path}" if self.epoch else "No epoch is saved"
-        raise FloatingPointError(f"Loss and weights must be finite. {kept}. Received: {problem}")
+        raise FloatingPointError(
+            "Loss and weights must be finite; try a smaller `optimizer.learning_rate`. "
+            f"{kept}. Received: {problem}"
+        )
 
 
 def _seed(model, seed, stream):

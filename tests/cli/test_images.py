@@ -147,6 +147,11 @@ def test_predict_without_inputs_exits_with_error(tmp_path, capsys):
         assert "`INPUT` or `--from` must give" in capsys.readouterr().err
 
 
+def test_predict_with_top_zero_exits_with_error(capsys):
+    assert main(["predict", "cspvit/test", "a.png", "--top", "0"]) == 2
+    assert "`--top` must be a positive integer. Received: --top=0" in capsys.readouterr().err
+
+
 @pytest.fixture
 def toys(monkeypatch, pixels):
     """Register "toys", a data set on which the test preset reaches 75 % accuracy.

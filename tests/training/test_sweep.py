@@ -74,12 +74,17 @@ def test_sweep_over_seeds(tmp_path, monkeypatch):
         sweep("cspvit/mnist", grid, out=tmp_path, seed=7)
 
 
-@pytest.mark.parametrize("other", [[], ["--grid", "model.mlp_dim=8"]])
-def test_seeds_in_grid(other, tmp_path):
-    grid = ["--grid", "seed=1,2", *other]
-    assert main(["sweep", "cspvit/mnist", *grid, *SMALL, "--out", str(tmp_path)]) == 0
+@pytest.mark.parametrize(
+    ("words", "seeds"),
+    [
+        (["--seeds", "2"], ["0", "1"]),
+        (["--grid", "seed=1,2", "--grid", "model.mlp_dim=8"], ["1", "2"]),
+    ],
+)
+def test_seeds(words, seeds, tmp_path):
+    assert main(["sweep", "cspvit/mnist", *words, *SMALL, "--out", str(tmp_path)]) == 0
     rows = read(tmp_path)
-    assert [row["seed"] for row in rows] == ["1", "2"]
+    assert [row["seed"] for row in rows] == seeds
     for row in rows:
         command = json.loads((tmp_path / row["folder"] / "run.json").read_text())["command"]
         assert f"--set seed={row['seed']}" in command
