@@ -64,10 +64,7 @@ class Source:
 
     def __getitem__(self, part: slice | np.ndarray) -> Self:
         if not isinstance(part, slice | np.ndarray):
-            raise TypeError(
-                "A source accepts slices and arrays of indices; to get samples, call `read`. "
-                f"Received: source[{part!r}]"
-            )
+            raise TypeError(f"A source accepts slices and arrays. Received: source[{part!r}]")
         some = copy.copy(self)
         some.chosen = self.chosen[part]
         return some
@@ -143,11 +140,10 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
 
 def check_classes(name, train, test):
     """Check that training has at least two classes, and testing no additional ones."""
-    if len(set(train)) < 2 or not set(test) <= set(train):
+    if len(train) < 2 or not set(test) <= set(train):
         raise ValueError(
-            "A set must have at least two classes, and every test class must be in training. "
-            f"Received: name={name!r}, {sorted(set(train))[:10]} for training, "
-            f"{sorted(set(test))[:10]} for testing"
+            "Training must have at least two classes, and every test class. Received: "
+            f"{name=}, {sorted(train)[:10]} for training, {sorted(test)[:10]} for testing"
         )
 
 

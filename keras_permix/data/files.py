@@ -91,8 +91,8 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
         files = layouts[names]
     elif train is None or test is None:
         raise ValueError(
-            f"`name` must be one of {', '.join(known)}, or `data` of the recipe must set the files "
-            f"`train` and `test`. Received: name={name!r}, train={train!r}, test={test!r}"
+            f"`name` must be one of {', '.join(known)}, or have the files `train` and `test`. "
+            f"Received: {name=}, {train=}, {test=}"
         )
     else:
         folder, names = Path(data_dir or "."), (train, test)
@@ -110,10 +110,7 @@ def read_lists(folder, lists, read=read_rows):
     rows = {file: read(folder / file) for file, _ in lists}
     parts = [[row for row in rows[f] if split in (None, row.get("split"))] for f, split in lists]
     if not all(parts):
-        raise ValueError(
-            "`train` and `test` must each contain at least one row. "
-            f"Received: {' and '.join(str(len(part)) for part in parts)} rows of {lists}"
-        )
+        raise ValueError(f"Every part must have rows. Received: {list(map(len, parts))} of {lists}")
     return parts
 
 

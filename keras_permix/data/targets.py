@@ -36,10 +36,7 @@ def target_reader(
     given = [read_row(row, lambda row: _labels_of(row, mark), rule) for row in rows]
     names = tuple(sorted({label for some in given for label in some}))
     if not names:
-        raise ValueError(
-            "At least one row must have a label. "
-            f"Received: {len(rows)} rows, the first is {shown(rows[0])}"
-        )
+        raise ValueError(f"At least one row must have a label. Received: {shown(rows[0])}")
 
     def read_flags(row):
         given = _labels_of(row, mark)
@@ -48,6 +45,11 @@ def target_reader(
         return tuple(float(name in given) for name in names)
 
     return names, lambda row: read_row(row, read_flags, rule)
+
+
+def class_of(row):
+    """Return the class in the column "label", "" if there is none."""
+    return "" if row.get("label") is None else str(row["label"]).strip()
 
 
 def number_of(row: dict[str, Any], column: str, flags: bool = False) -> float:
@@ -68,8 +70,6 @@ def number_of(row: dict[str, Any], column: str, flags: bool = False) -> float:
 def _labels_of(row, separator):
     """Return the labels of a row; an empty value means no labels."""
     value = row["label"]
-    if isinstance(value, dict):
-        raise TypeError("a dict")
     if not isinstance(value, list):
         text = "" if value is None else str(value)
         value = text.split(separator) if separator else [text]

@@ -44,12 +44,8 @@ def encode_listops(text: str) -> np.ndarray:
     [12, 5, 4, 15]
     """
     tokens = text.replace("(", " ").replace(")", " ").split()
-    unknown = set(tokens) - set(IDS)
-    if unknown or not tokens:
-        raise ValueError(
-            f"A ListOps sequence must consist of the tokens {' '.join(IDS)}, and parentheses. "
-            f"Received: {sorted(unknown)[:5]} in {text[:60]!r}"
-        )
+    if not tokens or not set(tokens) <= set(IDS):
+        raise ValueError(f"ListOps must consist of {' '.join(IDS)} ( ). Received: {text[:60]!r}")
     return np.array([IDS[token] for token in tokens], "uint8")
 
 
@@ -146,7 +142,9 @@ def generated_listops(
         "max_arguments": max_arguments,
         "nesting": nesting,
     }
-    _check_longest(max_tokens, max_sequence_length)
+    if max_tokens > max_sequence_length:  # Truncation would change the results.
+        size = f"{max_sequence_length=}"
+        raise ValueError(f"`max_sequence_length` must be at least {max_tokens}. Received: {size}")
     total = sum(counts)
     parameters = {"version": 1, "sequences": total, "seed": seed, **rules}
     content = json.dumps(parameters, sort_keys=True).encode()
@@ -194,7 +192,9 @@ def load_listops(
     parts = [_read(folder / name) for name in FILES]
     rows, answers = zip(*(pair for part in parts for pair in part), strict=True)
     lengths = [len(tokens) for tokens in rows]
-    _check_longest(max(lengths), max_sequence_length)
+    if (longest := max(lengths)) > max_sequence_length:  # Truncation would change the results.
+        size = f"{max_sequence_length=}"
+        raise ValueError(f"`max_sequence_length` must be at least {longest}. Received: {size}")
     source = TokenSource(np.concatenate(rows), lengths, answers, max_sequence_length, pad_to)
     train, validation, test = split_source(source, *map(len, parts))
     return Dataset("listops", train, test, DIGITS, validation)
@@ -227,9 +227,8 @@ def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]
         stale = stale + kept if len(found) == before else 0
         if empty == ROUNDS_WITHOUT or stale > REPEATED * len(found):
             raise ValueError(
-                "Too few different sequences exist. Request fewer sequences, or allow longer and "
-                f"deeper ones. Received: {rules}, which give {len(found)} sequences, then {stale} "
-                f"repeated ones, or none in {empty * len(drawn) * TREES} trees"
+                f"There must be {total} different sequences. Received: {rules}, which give "
+                f"{len(found)} sequences, then {stale} repeated ones, or none in {empty} rounds"
             )
     rows, answers = zip(*itertools.islice(found.values(), total), strict=True)
     return {
@@ -237,12 +236,3 @@ def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]
         "lengths": np.array([len(row) for row in rows], "int32"),
         "answers": np.array(answers, "uint8"),
     }
-
-
-def _check_longest(longest, max_sequence_length):
-    """Raise if sequences would be truncated, which changes their results."""
-    if longest > max_sequence_length:
-        raise ValueError(
-            "`max_sequence_length` must be at least the length of the longest sequence. "
-            f"Received: {max_sequence_length=}, sequences of up to {longest} tokens"
-        )

@@ -110,7 +110,7 @@ def generated_pathfinder(
         **chosen,
     )
     if not 0 < rules.contrast <= 1:
-        raise ValueError(f"`contrast` must be above 0, and at most 1. Received: {rules.contrast}")
+        raise ValueError(f"`contrast` must be in (0, 1]. Received: {contrast=}")
     total = sum(counts)
     parameters = {"version": 1, "pictures": total, "seed": seed, **rules._asdict()}
     content = json.dumps(parameters, sort_keys=True).encode()
@@ -160,8 +160,8 @@ def load_pathfinder(
     files = [file for text in texts for file in _listed(text, folder)]
     if len(files) < 3:
         raise FileNotFoundError(
-            "The folder must contain `metadata/0.npy`, and at least three images for three parts. "
-            f"Received: {len(files)} images listed in {len(texts)} files of {folder}/metadata"
+            "`path` must contain `metadata/0.npy`, which lists at least three images. "
+            f"Received: {folder} with {len(files)} images"
         )
     order = np.random.default_rng(split_seed).permutation(len(files))
     tenth = max(1, len(files) // 10)
@@ -192,8 +192,7 @@ def _make(total: int, seed: int, rules: Rules) -> dict[str, np.ndarray]:
     for drawn in draw_rounds(draw, seed):
         if not any(len(classes) for _, classes in drawn):
             raise ValueError(
-                "Two long paths must fit into a picture. Reduce `contour_length`, or increase "
-                "`image_size`. "
+                "Two paths of `contour_length` must fit into `image_size`. "
                 f"Received: {rules}, without a picture in {len(drawn) * at_once} attempts"
             )
         for pixels, classes in drawn:

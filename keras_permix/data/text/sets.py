@@ -8,7 +8,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.files import Files, read_parts, read_rows
-from keras_permix.data.targets import target_reader
+from keras_permix.data.targets import class_of, target_reader
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts, is_whole
 from keras_permix.utils.tables import shown
@@ -77,10 +77,16 @@ def load_texts(
     """
     rows, tests = read_parts(name, FILES, data_dir, **files)
     for row in (*rows, *tests):
-        _check_row(row, fields, predicts == "class")
+        texts = [row.get(field) for field in fields]
+        valid = all(isinstance(text, str) and text.strip() and is_whole(text) for text in texts)
+        if not valid or predicts == "class" and not class_of(row):
+            raise ValueError(
+                f"Every row must have a valid text in {list(fields)} and a `label`, not blank. "
+                f"For other columns, set `fields`. Received: {shown(row)}"
+            )
     if predicts == "class":
         known = None if files else LABELS.get(name)
-        names, read = _class_reader(name, [*rows, *tests], known)
+        names, read = _class_reader([*rows, *tests], known)
     else:
         names, read = target_reader(rows, predicts, labels, separator)
     rows, held = _held_out(rows, validation, split_seed)
@@ -99,31 +105,26 @@ def load_texts(
     return Dataset(name, source(rows), source(tests), names, source(held) if held else None)
 
 
-def _class_reader(name, rows, labels):
+def _class_reader(rows, labels):
     """Return the names of the classes, and a function from a row to the number of its class.
 
     `labels` are the names of a known set. The classes of other sets are the numbers up to the
     largest label, or the sorted labels.
     """
-    given = {str(row["label"]).strip() for row in rows}
+    given = set(map(class_of, rows))
     decimals = {label: int(label) for label in given if label.isdecimal()}
     if labels is None and len(decimals) == len(given):
         largest = max(decimals.values())
         if largest >= max(len(rows), MANY):
-            raise ValueError(
-                "Numeric classes must be numbered from 0, and other ids must contain a letter. "
-                f"Received: a label of {largest} among {len(rows)} texts"
-            )
+            raise ValueError(f"Numeric labels must count from 0. Received: a label of {largest}")
         labels = tuple(map(str, range(largest + 1)))
     labels = labels or tuple(sorted(given))
     numbers = {label: number for label, number in decimals.items() if number < len(labels)}
     numbers |= {label: number for number, label in enumerate(labels)}  # "1" may be another name
     if unknown := sorted(given - set(numbers)):
-        raise ValueError(
-            f"A label of {name} must be one of {', '.join(labels)}, or its number. "
-            f"Received: {unknown[:10]}"
-        )
-    return labels, lambda row: numbers[str(row["label"]).strip()]
+        known = ", ".join(labels)
+        raise ValueError(f"`label` must be one of {known}, or its number. Received: {unknown[:10]}")
+    return labels, lambda row: numbers[class_of(row)]
 
 
 def _held_out(rows, count, seed):
@@ -173,15 +174,3 @@ FILES = {
         Files("SST-2/train.tsv", "SST-2/dev.tsv", read=_read_glue),
     ),
 }
-
-
-def _check_row(row, fields, is_class):
-    texts = [row.get(field) for field in fields]
-    valid = all(isinstance(text, str) and text.strip() and is_whole(text) for text in texts)
-    label = row.get("label")
-    if not valid or is_class and (label is None or not str(label).strip()):
-        raise ValueError(
-            f"Every row must have a text in the columns {list(fields)} and a `label`. They must "
-            "not be blank or contain lone surrogates. The first line of a table names its columns. "
-            f"For other texts, set `fields` in the recipe's `data`. Received: {shown(row)}"
-        )

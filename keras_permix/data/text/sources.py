@@ -138,8 +138,7 @@ class TokenSource(SequenceSource):
         if self._lengths.sum() != len(self._tokens) or len(self._lengths) != len(self):
             raise ValueError(
                 "`lengths` must sum to the number of `tokens`, and have one value per label. "
-                f"Received: {len(self._lengths)} lengths with the sum {self._lengths.sum()}, "
-                f"{len(self._tokens)} tokens, {len(self)} labels"
+                f"Received: lengths={self._lengths}, {len(self._tokens)} tokens, {len(self)} labels"
             )
         self._starts = np.cumsum(self._lengths) - self._lengths
 

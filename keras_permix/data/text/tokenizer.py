@@ -1,6 +1,5 @@
 """Encode texts as subwords with a `tokenizer.json` of the `tokenizers` library."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from keras_permix.data.text.tokens import encode_texts, pad_tokens
 from keras_permix.utils.checks import import_extra
 
 TOKENIZER_FILE = "tokenizer.json"
-LISTED = 40  # tokens in an error message, at most
 
 
 class SubwordEncoder:
@@ -70,12 +68,9 @@ class SubwordEncoder:
     def _encode(self, method, *texts):
         try:
             return method(*texts)
-        except BaseException as error:
-            _check_is_panic(error)
-            known = sorted(self._tokenizer.get_vocab())
-            listed = " ".join(known) if len(known) <= LISTED else f"{len(known)} in all"
+        except Exception as error:  # of an unknown type
             raise ValueError(
-                f"Texts must consist of tokens of the `tokenizer` ({listed}). "
+                "Texts must consist of tokens of the `tokenizer`. "
                 f"Received: {str(texts[0])[:60]!r} ({error})"
             ) from error
 
@@ -114,12 +109,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
         vocab_size=vocabulary_size, special_tokens=["[PAD]", "[UNK]"], show_progress=False
     )
     made.train_from_iterator(texts, trainer)
-    if made.get_vocab_size() > vocabulary_size:
-        raise ValueError(
-            "`vocabulary_size` must be at least the number of different characters of `texts`, "
-            f"plus 2. Received: vocabulary_size={vocabulary_size}, which needs "
-            f"{made.get_vocab_size()}"
-        )
+    if (least := made.get_vocab_size()) > vocabulary_size:
+        raise ValueError(f"`vocabulary_size` must be at least {least}. Received: {vocabulary_size}")
     return made.to_str()
 
 
@@ -134,11 +125,6 @@ def wordpiece_tokenizer(
     `words` are in the order of their ids. Accents are stripped by default if texts are converted to
     lower case.
     """
-    if missing := [word for word in ("[UNK]", "[CLS]", "[SEP]") if word not in words]:
-        raise ValueError(
-            f"`words` must contain [UNK], [CLS] and [SEP]. Received: {len(words)} words without "
-            f"{', '.join(missing)}"
-        )
     made = _library().BertWordPieceTokenizer(
         {word: number for number, word in enumerate(words)},
         handle_chinese_chars=split_chinese,
@@ -153,38 +139,27 @@ def tokenizer_text(tokenizer: StrPath | None) -> str | None:
     if tokenizer is None:
         return None
     text = str(tokenizer)
+    if text.lstrip().startswith("{"):
+        return text
     try:
-        if not text.lstrip().startswith("{"):
-            text = Path(text).read_text(encoding="utf-8")
-        if "model" not in json.loads(text):
-            raise ValueError('without a "model"')
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+        return Path(text).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise ValueError(
-            "`tokenizer` must be the path or the content of a `tokenizer.json`, as the library "
-            f"tokenizers writes it. Received: tokenizer={str(tokenizer)[:100]!r} ({error})"
+            f"`tokenizer` must be a `tokenizer.json`, as path or content. Received: {text[:99]!r}"
         ) from error
-    return text
 
 
 def _library() -> Any:
     return import_extra("tokenizers", "text", "A tokenizer")
 
 
-def _check_is_panic(error):
-    """Raise `error` again if it is no `Exception`, unless it is a panic of the library in Rust."""
-    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-        raise error
-
-
 def _parse(text: str) -> Any:
     library = _library()
     try:
         tokenizer = library.Tokenizer.from_str(text)
-    except BaseException as error:
-        _check_is_panic(error)
+    except Exception as error:  # of an unknown type
         raise ValueError(
-            "`tokenizer` must be a `tokenizer.json` that the library tokenizers can read. "
-            f"Received: {text[:60]!r}… ({error})"
+            f"`tokenizer` must be a readable `tokenizer.json`. Received: {text[:60]!r} ({error})"
         ) from error
     tokenizer.no_padding()
     return tokenizer

@@ -83,5 +83,5 @@ def test_source_can_be_sliced():
     part = source[3:7][1:]
     assert (len(part), len(source)) == (3, 10)
     np.testing.assert_array_equal(part.read([0, 2])[1], [4 % 3, 6 % 3])
-    with pytest.raises(TypeError, match=r"call `read`. Received: source\[0\]"):
+    with pytest.raises(TypeError, match=r"slices and arrays. Received: source\[0\]"):
         source[0]

@@ -113,7 +113,7 @@ def test_rare_lengths_are_found(monkeypatch):
     data = generated_listops(64, **{**SMALL, "min_tokens": 40})
     assert {int(length) for source in parts(data) for length in lengths_of(source)} == {40}
     monkeypatch.setattr(listops, "ROUNDS_WITHOUT", 2)
-    with pytest.raises(ValueError, match="different sequences.*or none in 16 trees"):
+    with pytest.raises(ValueError, match="different sequences.*or none in 2 rounds"):
         generated_listops(64, **{**SMALL, "min_tokens": 40})
 
 
@@ -173,7 +173,7 @@ GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
     [
         (
             "Source\tTarget\n[FIRST 1 2 ]\t1\n",
-            r"basic_val.tsv, line 2 \(ValueError: .* the tokens .*'\[FIRST'",
+            r"basic_val.tsv, line 2 \(ValueError: ListOps must consist of .*'\[FIRST 1",
         ),
         (GOOD + "[MIN 1 2 ]\t10\n", '"Target" from 0 to 9.*basic_val.tsv, line 3'),
         (GOOD + "[MIN 1 2 ]\n", '"Target" from 0 to 9'),
@@ -196,7 +196,7 @@ def test_missing_files_and_long_sequences_raise(tmp_path, monkeypatch):
         FileNotFoundError, match="contains basic_train.tsv and .* Received: .* without these files"
     ):
         load_listops(64, tmp_path)
-    with pytest.raises(ValueError, match="max_sequence_length=8, sequences of up to"):
+    with pytest.raises(ValueError, match="must be at least .* Received: max_sequence_length=8"):
         load_listops(8, SAMPLE)
 
 
@@ -205,7 +205,7 @@ def test_missing_files_and_long_sequences_raise(tmp_path, monkeypatch):
     [
         (dict(seed=-1), "expected non-negative integer"),
         (dict(min_tokens=41), "different sequences.*'min_tokens': 41, 'max_tokens': 40"),
-        (dict(max_tokens=65), "max_sequence_length=64, sequences of up to 65"),
+        (dict(max_tokens=65), "must be at least 65. Received: max_sequence_length=64"),
         (dict(max_depth=1), "different sequences"),
         (dict(max_arguments=1), "low >= high"),
         (
@@ -221,9 +221,9 @@ def test_invalid_arguments_raise(changes, rule):
 
 def test_unknown_tokens_raise():
     assert encode_listops("[SM 0 9 ]").tolist() == [14, 1, 10, 15]
-    with pytest.raises(ValueError, match=r"\['MIN'\] in 'MIN 1 2 X'|\['MIN', 'X'\]"):
+    with pytest.raises(ValueError, match="Received: 'MIN 1 2 X'"):
         encode_listops("MIN 1 2 X")
-    with pytest.raises(ValueError, match="must consist of the tokens"):
+    with pytest.raises(ValueError, match="ListOps must consist of"):
         encode_listops("( )")
 
 
@@ -234,9 +234,7 @@ def test_tokenizer_matches_encode_listops():
     arrays = encode(texts, 64)
     for text, tokens, mask in zip(texts, arrays["tokens"], arrays["mask"], strict=True):
         assert tokens[mask].tolist() == encode_listops(text).tolist()
-    with pytest.raises(
-        ValueError, match=r"tokens of the `tokenizer` \(0 1 .*\[SM \]\). Received: '\[SM 0 9\]'"
-    ):
+    with pytest.raises(ValueError, match=r"tokens of the `tokenizer`. Received: '\[SM 0 9\]'"):
         encode(["[SM 0 9]"], 64)
 
 

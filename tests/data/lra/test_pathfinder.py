@@ -155,7 +155,7 @@ def test_long_range_arena_folders():
     [
         ("imgs/0 a.png", ValueError, "not enough values to unpack"),
         ("imgs/0 b.png 0 1", FileNotFoundError, "b.png"),
-        ("imgs/0 a.png 0 1", FileNotFoundError, "three images.*Received: 0 images .*1 files"),
+        ("imgs/0 a.png 0 1", FileNotFoundError, "three images.*Received: .* with 0 images"),
     ],
 )
 def test_damaged_folders_raise(tmp_path, line, error, rule):
@@ -178,7 +178,7 @@ def test_missing_folder_raises(tmp_path):
         (dict(image_size=8), "`image_size`.*without a picture in"),
         (dict(distractor_length=6), "could not broadcast"),
         (dict(distractors=-1), "negative dimensions"),
-        (dict(contrast=1.5), "`contrast` must be above 0"),
+        (dict(contrast=1.5), "`contrast` must be .*contrast=1.5"),
         (dict(contour_length=80), "`contour_length`.*without a picture in"),
     ],
 )

@@ -92,5 +92,5 @@ def test_pad_to_with_pairs_raises():
     ("lengths", "labels"), [([1, 2], [0, 1]), ([1, 2, 1], [0, 1]), ([9, 1], [0, 1])]
 )
 def test_lengths_that_do_not_match_raise(lengths, labels):
-    with pytest.raises(ValueError, match=f"`lengths` must sum.*{len(lengths)} lengths"):
+    with pytest.raises(ValueError, match=rf"`lengths` must sum.*lengths=\[.*{len(labels)} labels"):
         TokenSource([1, 2, 3, 4], lengths, labels, 4)

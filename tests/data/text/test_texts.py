@@ -176,11 +176,11 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
             ValueError,
             r"a `label`.*Received: {'text': 'a'} in .*a.jsonl, line 1",
         ),
-        ('{"sentence": "a"}', BOTH, ValueError, r"set `fields` .*Received: {'sentence': 'a'} in"),
+        ('{"sentence": "a"}', BOTH, ValueError, r"set `fields`.*Received: {'sentence': 'a'} in"),
         ('{"text": "a", "label": 1}\n\n{"text": "b"}', BOTH, ValueError, r"a.jsonl, line 3$"),
-        ('{"text": " ", "label": 1}', BOTH, ValueError, "not be blank"),
-        ('{"text": "a", "label": " "}', BOTH, ValueError, "not be blank"),
-        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "lone surrogates"),
+        ('{"text": " ", "label": 1}', BOTH, ValueError, "not blank"),
+        ('{"text": "a", "label": " "}', BOTH, ValueError, "not blank"),
+        ('{"text": "a \\ud83d", "label": 1}', BOTH, ValueError, "must have a valid text"),
         ("[1]", BOTH, ValueError, "must be complete.*line 1 is not a JSON object"),
         (
             '{}\n\n{"te',
@@ -188,7 +188,7 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
             ValueError,
             "must be complete.*a.jsonl .line 3, character 2: Untermin",
         ),
-        ("", BOTH, ValueError, "at least one row. Received: 0 and 0"),
+        ("", BOTH, ValueError, r"must have rows. Received: \[0, 0\]"),
         (
             '{"text": "a", "label": "good"}\n' * 2,
             BOTH,
@@ -199,7 +199,7 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
             '{"text": "a", "label": 3000000}\n{"text": "b", "label": 0}',
             BOTH,
             ValueError,
-            "numbered from 0, .*Received: a label of 3000000 among 4 texts",
+            "count from 0. Received: a label of 3000000",
         ),
         (
             '\ufeff{"text": "a", "label": 0}\n{"text": "b", "label": 1}',
@@ -228,9 +228,7 @@ def test_row_with_extra_values_raises(tmp_path, name):
 
 def test_file_without_header_raises(tmp_path):
     (tmp_path / "a.csv").write_text("well done,good\nno,bad\n")
-    rule = (
-        "first line of a table names its columns.*Received: {'well done': 'no', 'good': 'bad'} in"
-    )
+    rule = r"in \['text'\] and a `label`.*Received: {'well done': 'no', 'good': 'bad'} in"
     with pytest.raises(ValueError, match=rule):
         load_texts("mine", 5, tmp_path, train="a.csv", test="a.csv")
 
@@ -243,7 +241,7 @@ def test_error_names_line_of_row(tmp_path, name):
         "a.jsonl": '{"text": "a", "label": 1}\n\n\n{"text": " ", "label": 1}\n',
     }[name]
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=rf"not be blank.*{name}, line 4$"):
+    with pytest.raises(ValueError, match=rf"not blank.*{name}, line 4$"):
         load_texts("mine", 5, tmp_path, train=name, test=name)
 
 
@@ -318,7 +316,7 @@ def test_sst2_in_glue_format(tmp_path):
     with pytest.raises(ValueError, match=r"one of negative, positive, or its .*: \['-1'\]"):
         load_texts("sst2", 5, tmp_path)
     (tmp_path / "SST-2" / "dev.tsv").write_text("words\tlabel\nfine\t1\n")
-    with pytest.raises(ValueError, match=r"a text in the columns \['text'\] and a `label`"):
+    with pytest.raises(ValueError, match=r"a valid text in \['text'\] and a `label`"):
         load_texts("sst2", 5, tmp_path)
 
 

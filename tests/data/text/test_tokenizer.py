@@ -27,9 +27,7 @@ def test_byte_pairs_are_merged_by_frequency():
 
 
 def test_vocabulary_smaller_than_alphabet_raises():
-    with pytest.raises(
-        ValueError, match="different characters.* Received: vocabulary_size=3, .* 5"
-    ):
+    with pytest.raises(ValueError, match="`vocabulary_size` must be at least 5. Received: 3"):
         train_tokenizer(["abc"], 3)
 
 
@@ -114,11 +112,3 @@ def test_resumed_run_keeps_its_tokenizer(folder):
     file.write_text(kept, encoding="utf-8")
     assert train(**run).model.tokenizer == kept
     assert LRATransformer.from_preset(folder / "run/preset").tokenizer == kept
-
-
-def test_panic_in_tokenizers_raises_value_error():
-    pattern = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
-    text = json.loads(train_tokenizer(["a"], 9))
-    text["pre_tokenizer"] = {**pattern, "invert": False}
-    with pytest.raises(ValueError, match="consist of tokens of the `tokenizer`.*Received: .aaa"):
-        SubwordEncoder(json.dumps(text), 8)(["a" * 40 + "!"], 8)
