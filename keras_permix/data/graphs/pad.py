@@ -76,10 +76,8 @@ def pad_graphs(
             raise ValueError(f"Arrays of a graph must have the same nodes. Received: {sizes}")
         distance = np.asarray(graph["spatial_pos"])
         if distance.min() < 0 or distance.max() > UNREACHABLE:
-            raise ValueError(
-                f"Distances in `spatial_pos` must be from 0 to {UNREACHABLE}. "
-                f"Received: {distance.min()} to {distance.max()}"
-            )
+            span = f"{distance.min()} to {distance.max()}"
+            raise ValueError(f"`spatial_pos` must be from 0 to {UNREACHABLE}. Received: {span}")
     nodes = max(len(graph["x"]) for graph in graphs) if nodes is None else nodes
     if hops is None:
         longest = max(np.shape(graph["edge_input"])[2] for graph in graphs)

@@ -88,33 +88,27 @@ def check_graph(
     nodes: Any, edges: Any, edge_features: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the checked `nodes` and `edges` of `preprocess_graph`, with a feature per edge."""
-    nodes, width = _integers("nodes", nodes), 2 + (edge_features or 0)
-    edges = _integers("edges", edges).reshape(len(edges), -1 if len(edges) else width)
-    are_tables = nodes.ndim == 2 and nodes.size and edges.ndim == 2 and edges.shape[1] >= 2
-    wanted = edges.shape[-1] - 2 if edge_features is None else edge_features
-    if not are_tables or max(edges.shape[1] - 2, 1) != max(wanted, 1):
+    nodes, edges = np.asarray(nodes), np.asarray(edges)
+    if not edges.size:
+        edges = np.zeros((0, 2 + (edge_features or 0)), int)
+    if edges.shape[1:] == (2,):
+        edges = np.pad(edges, ((0, 0), (0, 1)))
+    found = edges.shape[-1] - 2
+    wanted = max(found if edge_features is None else edge_features, 1)
+    if nodes.ndim != 2 or edges.ndim != 2 or not nodes.size or found != wanted:
         raise ValueError(
             "`nodes` must be (nodes, node_features), and `edges` (edges, 2 + edge_features). "
-            f"Received: shapes {nodes.shape} and {edges.shape}, edge_features={edge_features}"
+            f"Received: shapes {nodes.shape} and {edges.shape}, {edge_features=}"
         )
-    values = np.concatenate([nodes.ravel(), edges[:, 2:].ravel()])
-    ends = edges[:, :2]
-    if values.min() < 0 or values.max() > LARGEST or (ends < 0).any() or (ends >= len(nodes)).any():
+    values, ends = np.concatenate([nodes.ravel(), edges[:, 2:].ravel()]), edges[:, :2]
+    valid = {nodes.dtype.kind, edges.dtype.kind} <= {"i", "u"}
+    valid = valid and (0 <= ends).all() and (ends < len(nodes)).all()
+    if not valid or values.min() < 0 or values.max() > LARGEST:
         raise ValueError(
-            f"Features must be from 0 to {LARGEST}, and edges must join existing nodes. "
-            f"Received: features from {values.min()} to {values.max()}, {len(nodes)} nodes, edges "
-            f"between {ends.tolist()[:8]}"
+            f"Features must be integers from 0 to {LARGEST}, and edges must join existing nodes. "
+            f"Received: {nodes=}, {edges=}"
         )
-    if edges.shape[1] == 2:
-        edges = np.pad(edges, ((0, 0), (0, 1)))
     return nodes.astype("uint16"), edges.astype("uint16")
-
-
-def _integers(name, values):
-    array = np.asarray(values)
-    if array.size and not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"`{name}` must contain integers. Received: {name} of {array.dtype}")
-    return array.astype("int64")
 
 
 def _ids(values):

@@ -151,7 +151,8 @@ def load_graphs(
     columns = {} if own else TARGETS[name]
     labels = tuple(labels or list(columns)[:1] or ("y",))
     if own or name in FILES:
-        train, test = read_parts(name, FILES, data_dir, **files)
+        known = FILES | dict.fromkeys(FOLDERS, ())
+        train, test = read_parts(name, known, data_dir, **files)
     else:
         train, test = read_pcqm4m(name, data_dir)
     is_split = own or name not in FILES
@@ -187,8 +188,5 @@ def read_graphs(rows: list[dict], edge_features: int = 0) -> Any:
     graphs = [read_row(row, read, rule) for row in rows]
     for row, (nodes, _) in zip(rows, graphs, strict=True):
         if nodes.shape[1] != graphs[0][0].shape[1]:
-            raise ValueError(
-                "All graphs must have the same number of node features as the first graph, "
-                f"{graphs[0][0].shape[1]}. Received: {nodes.shape[1]} in {shown(row)}"
-            )
+            raise ValueError(f"All nodes must have the same features. Received: {shown(row)}")
     return graphs

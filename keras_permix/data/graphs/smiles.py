@@ -81,8 +81,8 @@ def from_smiles(
     Raises:
         ImportError: If the package rdkit (extra `graph`) is not installed.
         TypeError: If `smiles` is not a list of strings.
-        ValueError: If there are no SMILES, one is not valid, a molecule has more than `max_atoms`
-            atoms, or `nodes` is smaller than a molecule.
+        ValueError: If a SMILES is not valid, a molecule has more than `max_atoms` atoms, or `nodes`
+            is smaller than a molecule.
 
     Example:
 
@@ -94,12 +94,9 @@ def from_smiles(
     Reference: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
     """
     graphs = parse_smiles(smiles, max_atoms)
-    largest = graphs.sizes[:, 0].max(initial=0)
-    if not graphs or nodes is not None and nodes < largest:
-        raise ValueError(
-            "`smiles` must contain at least one molecule, and `nodes` must be at least its largest "
-            f"size. Received: {len(graphs)} molecules of up to {largest} atoms, nodes={nodes}"
-        )
+    largest = graphs.sizes[:, 0].max()
+    if nodes is not None and nodes < largest:
+        raise ValueError(f"`nodes` must be at least {largest}. Received: {nodes=}")
     return batch_graphs(graphs, nodes, hops, max_distance)
 
 
@@ -187,14 +184,12 @@ def _read(chem, text, position, max_atoms):
     """Return the molecule of a SMILES, in canonical form."""
     molecule = chem.MolFromSmiles(text)
     if molecule is None or not molecule.GetNumAtoms():
-        raise ValueError(
-            f"`smiles` must be valid SMILES{_problem(chem, text)}. "
-            f"Received: smiles[{position}]={text!r}"
-        )
+        problem = _problem(chem, text)
+        raise ValueError(f"`smiles` must be valid{problem}. Received: smiles[{position}]={text!r}")
     if molecule.GetNumAtoms() > max_atoms:
         raise ValueError(
-            f"`smiles` must be molecules of at most {max_atoms} atoms. Set `max_atoms` for larger "
-            f"molecules. Received: smiles[{position}] with {molecule.GetNumAtoms()} atoms"
+            f"`smiles` must have at most {max_atoms} atoms, or set `max_atoms`. "
+            f"Received: smiles[{position}] with {molecule.GetNumAtoms()} atoms"
         )
     for atom in molecule.GetAtoms():
         atom.SetAtomMapNum(0)

@@ -98,12 +98,12 @@ def test_batches_from_json_lines(tmp_path):
         ),
         ({"nodes": [[1]], "edges": []}, "must have a number in the column 'y'.*KeyError: 'y'"),
         ({"nodes": [[1]], "edges": [[0, 1]], "y": 0}, "edges must join existing nodes"),
-        ({"nodes": [[510]], "edges": [], "y": 0}, "must be from 0 to 509"),
+        ({"nodes": [[510]], "edges": [], "y": 0}, "must be integers from 0 to 509"),
         ({"nodes": [1, 2], "edges": [], "y": 0}, r"must be \(nodes, node_features\)"),
-        (
-            {"nodes": [[1, 2]], "edges": [], "y": 0},
-            "number of node features as the first graph, 1. Received: 2 in",
-        ),
+        ({"nodes": [[1]], "edges": [[0, 0.5]], "y": 0}, "must be integers from 0 to 509"),
+        ({"nodes": [[1]], "edges": [[-1, 0]], "y": 0}, "edges must join existing nodes"),
+        ({"nodes": [[1]], "edges": [[0]], "y": 0}, r"must be \(nodes, node_features\)"),
+        ({"nodes": [[1, 2]], "edges": [], "y": 0}, "All nodes must have the same features"),
     ],
 )
 def test_invalid_row_raises(tmp_path, row, rule):
