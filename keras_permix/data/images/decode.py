@@ -1,6 +1,5 @@
 """Decode image files to upright 8-bit arrays without transparency."""
 
-import os
 import warnings
 from pathlib import Path
 
@@ -40,24 +39,17 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
     """
     if channels not in (1, 3):
         raise ValueError(f"`channels` must be 1 or 3, for gray or RGB. Received: {channels}")
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(
-            f"`path` must be the path of an image file. Received: path={str(path)[:99]!r}"
-        )
-    if not Path(path).is_file():
-        raise FileNotFoundError(
-            f"`path` must be an existing image file. Received: path={str(path)!r}"
-        )
-    try:
-        # Pillow would map an uncompressed TIFF at a path into memory and lose its orientation.
-        with open(path, "rb") as file, Image.open(file) as image:
-            pixels = image_pixels(image, channels)
-            is_wide = image.mode in SIXTEEN_BITS
-            dark = is_wide and pixels.max() <= 1 and np.asarray(image).any()
-    except Exception as error:  # Decoders raise different errors.
-        raise ValueError(
-            f"An image file must be undamaged, and readable by Pillow. Received: {path} ({error})"
-        ) from error
+    # Pillow would map an uncompressed TIFF at a path into memory and lose its orientation.
+    with Path(path).open("rb") as file:
+        try:
+            with Image.open(file) as image:
+                pixels = image_pixels(image, channels)
+                is_wide = image.mode in SIXTEEN_BITS
+                dark = is_wide and pixels.max() <= 1 and np.asarray(image).any()
+        except Exception as error:  # Decoders raise different errors.
+            raise ValueError(
+                f"An image must be undamaged, and readable by Pillow. Received: {path} ({error})"
+            ) from error
     if dark:
         # Python shows it once per folder.
         warnings.warn(
@@ -95,9 +87,7 @@ def _to_eight_bits(image, most, white_is_zero):
     if image.mode in SIXTEEN_BITS:
         levels = np.asarray(image)
         if levels.min() < 0 or levels.max() > most:
-            raise ValueError(
-                f"pixels are from {levels.min()} to {levels.max()}, not from 0 to {most}"
-            )
+            raise ValueError(f"pixels from {levels.min()} to {levels.max()}, not from 0 to {most}")
         pixels = ((2 * 255 * levels.astype("int64") + most) // (2 * most)).astype("uint8")
         pixels = 255 - pixels if white_is_zero else pixels
         transparent = levels == image.info.get("transparency")

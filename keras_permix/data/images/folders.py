@@ -8,23 +8,13 @@ SUFFIXES = (
 
 def images_by_class(folder):
     """Return pairs of an image and its class, from a folder per class."""
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            "Images must be in a folder per class, in one folder per part. The path is relative to "
-            "`data_dir` (`--data-dir`), or else to the current folder. "
-            f"Received: no folder {folder}"
-        )
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not _hidden(p, folder))
-    if not classes:
-        raise ValueError(
-            "Images must be in a folder per class, with the name of the class. "
-            f"Received: {folder} without folders, with {len(images_in(folder))} images"
-        )
     found = {path: images_in(path) for path in classes}
-    if empty := [str(path) for path, files in found.items() if not files]:
+    if not found or not all(found.values()):
+        empty = [path.name for path, files in found.items() if not files]
         raise ValueError(
-            f"The folder of a class must contain images ({', '.join(SUFFIXES)}). "
-            f"Received: none in {', '.join(empty[:8])}"
+            f"Images must be in a folder per class, and end in {', '.join(SUFFIXES)}. "
+            f"Received: {folder} with {len(found)} classes, without images in {empty[:8]}"
         )
     return [(file, path.name) for path, files in found.items() for file in files]
 

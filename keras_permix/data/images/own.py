@@ -15,7 +15,7 @@ from keras_permix.data.files import read_lists
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.folders import images_by_class
 from keras_permix.data.images.records import FileRecords, RecordSource, ResizeCrop
-from keras_permix.data.targets import target_reader
+from keras_permix.data.targets import class_of, target_reader
 from keras_permix.recipes.images import part_called
 from keras_permix.utils.checks import check_labels
 from keras_permix.utils.tables import shown
@@ -122,7 +122,7 @@ def listed_images(
         A `Dataset` of parts `(RecordSource, None)`. The labels are sorted, or those of `labels`.
 
     Raises:
-        FileNotFoundError: If a list or an image does not exist.
+        FileNotFoundError: If a list does not exist.
         ValueError: If a row has no path or label, an image has two labels or is in two parts, or as
             in `folder_images`.
 
@@ -133,24 +133,27 @@ def listed_images(
     """
     folder = Path(data_dir or ".")
     if (test is None) == (test_fraction is None):
-        raise ValueError(
-            "A list of images requires a `test` list or a `test_fraction`. "
-            f"Received: test={test!r}, test_fraction={test_fraction}"
-        )
+        raise ValueError(f"Set `test` or `test_fraction`. Received: {test=}, {test_fraction=}")
     if test is None:
         _check_undivided(test_fraction, splits, (None, None), validation)
     lists = [(train, splits[0])] if test is None else [(train, splits[0]), (test, splits[1])]
     if validation is not None:
         lists.append((train, validation))
     rows = read_lists(folder, lists)
-    names, read = None, _class_of
+    names, read = None, class_of
     if predicts != "class":
         names, read = target_reader(rows[0], predicts, labels, separator)
-    parts: Any = [
-        [_listed(row, (folder / file).parent, read) for row in part]
-        for (file, _), part in zip(lists, rows, strict=True)
-    ]
-    _check_apart(lists, parts)
+    parts: Any = []
+    seen: dict[str, Any] = {}
+    for (file, split), part in zip(lists, rows, strict=True):
+        parts.append([_listed(row, (folder / file).parent, read) for row in part])
+        for path, label in parts[-1]:
+            here = (label, file, split)
+            if (other := seen.setdefault(os.path.normpath(path), here)) != here:
+                raise ValueError(
+                    "An image must be in only one part, and have only one label. "
+                    f"Received: {path} with label, file and split {other} and {here}"
+                )
     if test is None:
         parts = _divided(parts[0], (folder / train).parent, test_fraction, split_seed)
     return _dataset(name, parts, image_size, names, **how)
@@ -210,8 +213,7 @@ def _readable(parts, channels, skip):
     found = f"{len(wrong):,} of {len(paths):,} unreadable: {', '.join(map(str, wrong))}"
     if not skip or len(wrong) == len(paths):
         raise ValueError(
-            "Images must be files that Pillow can read. Remove these files or, in training, skip "
-            "them with `permix train --skip-unreadable`. "
+            "Images must be readable, or skipped by `skip_unreadable` (`--skip-unreadable`). "
             f"Received: {found} (the first: {next(iter(wrong.values()))})"
         )
     warnings.warn(f"Unreadable images are skipped: {found}", stacklevel=4)
@@ -222,45 +224,17 @@ def _check_undivided(test_fraction, splits, usual, validation):
     """Check that `splits` and `validation` are not combined with `test_fraction`."""
     if tuple(splits) != usual or validation is not None:
         raise ValueError(
-            "`test_fraction` must be None if `splits` or `validation` name the parts. "
-            f"Received: test_fraction={test_fraction}, splits={tuple(splits)}, "
-            f"validation={validation!r}"
+            "`test_fraction` must be None with `splits` or `validation`. "
+            f"Received: {test_fraction=}, splits={tuple(splits)}, {validation=}"
         )
-
-
-def _class_of(row):
-    return "" if row.get("label") is None else str(row["label"]).strip()
 
 
 def _listed(row, folder, read):
     """Return the file of a row, and the class or the targets that `read` returns."""
     label = read(row)
     if not isinstance(row.get("path"), str) or not row["path"] or not label:
-        raise ValueError(
-            "A list of images must have a header with the columns `path` and `label`, and both "
-            f"values in every row. Received: {shown(row)}"
-        )
-    path = folder / row["path"]
-    if not path.is_file():
-        raise FileNotFoundError(
-            "The files in a list of images must exist. Paths are relative to the list. "
-            f"Received: {path}, {shown(row)}"
-        )
-    return path, label
-
-
-def _check_apart(lists, parts):
-    """Check that no image is in two parts or has two labels."""
-    seen = {}
-    for (file, split), part in zip(lists, parts, strict=True):
-        where = f"{file}" if split is None else f"{file} ({split})"
-        for path, label in part:
-            other, place = seen.setdefault(os.path.normpath(path), (label, where))
-            if (other, place) != (label, where):
-                raise ValueError(
-                    "An image must be in only one part, and have only one label. "
-                    f"Received: {path} with {other!r} in {place} and {label!r} in {where}"
-                )
+        raise ValueError(f"Every row must have a `path` and a `label`. Received: {shown(row)}")
+    return folder / row["path"], label
 
 
 def _divided(pairs, folder, test_fraction, seed):
@@ -276,8 +250,8 @@ def _divided(pairs, folder, test_fraction, seed):
         files.setdefault(group, set()).add(os.path.normpath(path))
     if all(map(part_called, files)):
         raise ValueError(
-            "`test_fraction` must be None if folders or labels are named like parts. "
-            f"Received: test_fraction={test_fraction}, {sorted(files)}"
+            "`test_fraction` must be None if classes are named like parts. "
+            f"Received: {test_fraction=}, {sorted(files)}"
         )
     chosen = set()
     for label, different in sorted(files.items()):
@@ -285,7 +259,7 @@ def _divided(pairs, folder, test_fraction, seed):
         if not 0 < count < len(different):
             raise ValueError(
                 "`test_fraction` must leave at least one image per class for training and testing. "
-                f"Received: test_fraction={test_fraction}, {len(different)} images of {label!r}"
+                f"Received: {test_fraction=}, {len(different)} images of {label!r}"
             )
         chosen.update(sorted(different, key=chance)[:count])
     train, test = (

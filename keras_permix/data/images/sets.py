@@ -90,10 +90,8 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
         try:
             train, test, *own = read(*(folder / file for file in files))
         except DAMAGED as error:
-            raise ValueError(
-                f"A file of {name} in {folder} is damaged. Unpack or download {', '.join(files)} "
-                f"again. Received: {type(error).__name__}: {error}"
-            ) from error
+            found = f"{', '.join(files)} in {folder}"
+            raise ValueError(f"{found} must be undamaged. Received: {error!r}") from error
     return Dataset(name, _standardized(*train), _standardized(*test), *(own or [labels]))
 
 
@@ -111,8 +109,8 @@ def _download(name, module):
             parts = module.load_data()
     except Exception as error:  # Keras raises a plain `Exception` if the network fails.
         raise ConnectionError(
-            f"{name} could not be downloaded. Connect to the internet, or set {DATA_VARIABLE} (or "
-            f"`data_dir`, `--data-dir`) to a folder that contains its files. Received: {error}"
+            f"{name} could not be downloaded. Set {DATA_VARIABLE} (or `data_dir`, `--data-dir`) to "
+            f"a folder that contains its files. Received: {error}"
         ) from error
     if keras.config.image_data_format() == "channels_first" and parts[0][0].ndim == 4:
         return tuple((np.moveaxis(x, 1, -1), y) for x, y in parts)
@@ -128,8 +126,6 @@ def _read_mnist(*paths):
 def _read_idx(path):
     """Decode the idx format: two zeros, dtype, rank, big-endian sizes, then the values."""
     blob = unpack(read_file(path), path.suffix)
-    if blob[:3] != b"\0\0\x08":  # unsigned bytes
-        raise ValueError(f"{path} begins with {blob[:3].hex()}, not 000008")
     shape = np.frombuffer(blob, ">u4", blob[3], offset=4)
     return np.frombuffer(blob, "uint8", offset=4 + 4 * blob[3]).reshape(shape)
 

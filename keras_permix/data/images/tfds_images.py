@@ -47,24 +47,14 @@ def tfds_source(
     try:
         builder = tfds.builder(name, data_dir=folder, file_format="array_record")
     except tfds.core.DatasetNotFoundError as error:  # whose message lists all sets
-        raise ValueError(
-            "`name` must be a data set of TFDS, or a set prepared in `data_dir`. "
-            f"Received: name={name!r}, data_dir={data_dir}"
-        ) from error
+        raise ValueError(f"`name` must be a set of TFDS. Received: {name=}, {data_dir=}") from error
     try:
         builder.download_and_prepare()
     except Exception as error:  # Each source of downloads raises different exceptions.
-        raise ConnectionError(
-            f"{name} could not be prepared in {builder.data_dir}. This requires a connection "
-            "and TensorFlow once; TFDS' catalog lists sets that must be downloaded by hand. "
-            f"Received: {type(error).__name__}: {error}"
-        ) from error
+        raise ConnectionError(f"{name} could not be prepared. Received: {error!r}") from error
     features = builder.info.features
     if not {"image", "label"} <= set(features):
-        raise ValueError(
-            "`name` must be a set with the features image and label. "
-            f"Received: {name!r} with {', '.join(features)}"
-        )
+        raise ValueError(f"`name` must be a set with image and label. Received: {name=}")
     source = RecordSource(builder.as_data_source(split), transform, seed)
     source.labels = tuple(features["label"].names)
     return source

@@ -33,9 +33,8 @@ def read_tiny_imagenet(folder):
     parts = {"train": train, "val": tests}
     if empty := set(range(len(wnids))) - {label for _, label in train}:
         raise ValueError(
-            "Each class of `wnids.txt` must have images in `train/WNID/images/`. Unpack "
-            "`tiny-imagenet-200.zip` again. "
-            f"Received: {folder}, without images of {[wnids[n] for n in sorted(empty)][:8]}"
+            "Each class of `wnids.txt` must have images in `train/WNID/images/`. "
+            f"Received: {folder} without images of {[wnids[n] for n in sorted(empty)][:8]}"
         )
     content = f"{DECODED}\n" + "".join(
         f"{label} {path.name} {path.stat().st_size}\n"

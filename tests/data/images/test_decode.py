@@ -150,15 +150,8 @@ def test_unreadable_file_raises(save, rule, tmp_path):
 
 
 def test_invalid_arguments_raise(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match="`path` must be an existing image file.*nowhere.png"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"nowhere.png"):
         read_image(tmp_path / "nowhere.png")
-    for path in (5, b"a.png", PIXELS):
-        with pytest.raises(
-            TypeError, match="`path` must be the path of an image file. Received: path="
-        ):
-            read_image(path)
     with pytest.raises(ValueError, match="`channels` must be 1 or 3.*Received: 4"):
         read_image(tmp_path / "nowhere.png", channels=4)
 

@@ -42,7 +42,7 @@ def test_read_without_tensorflow(folder):
     ("name", "split", "rule"),
     [
         ("tiny", "validation", "validation.*train"),
-        ("tiniest", "train", "`name` must be a data set of TFDS.*Received: name='tiniest'"),
+        ("tiniest", "train", "`name` must be a set of TFDS. Received: name='tiniest'"),
     ],
 )
 def test_unknown_name_or_split_raises(name, split, rule, folder):
