@@ -85,17 +85,24 @@ class Pipeline(keras.utils.PyDataset):
         threads: int = 1,
     ) -> None:
         super().__init__()
-        full, rest = divmod(size_of(inputs), check_integer("batch_size", batch_size))
+        count = size_of(inputs)
+        full, rest = divmod(count, check_integer("batch_size", batch_size))
         self._batches_of_a_pass = full + (rest > 0 and not drop_remainder)
         if not self._batches_of_a_pass:
             raise ValueError(
-                "`inputs` must contain at least one sample, and `batch_size` samples if an "
-                "incomplete batch is dropped, as in training. Choose a smaller `batch_size`. "
-                f"Received: {size_of(inputs)} samples, batch_size={batch_size}"
+                "`inputs` must fill at least one batch; training drops an incomplete batch. "
+                f"Received: {count} samples, {batch_size=}"
             )
         self._steps = steps or self._batches_of_a_pass
         if not hasattr(inputs, "read"):
-            targets = _checked_targets(inputs, targets, num_classes)
+            targets = np.asarray(targets)
+            if num_classes is not None:
+                targets = targets.reshape(-1)
+            if len(targets) != count:
+                raise ValueError(f"`targets` must match {count} inputs. Received: {len(targets)}")
+            if num_classes is not None:
+                _check_classes(targets.astype("float64"), num_classes)
+                targets = targets.astype("int32")
         self.inputs, self.targets = inputs, targets
         fixed = running.batches_have_one_shape() and hasattr(inputs, "of_one_shape")
         self._source = inputs.of_one_shape() if fixed else inputs
@@ -181,23 +188,10 @@ class Pipeline(keras.utils.PyDataset):
         return self.augment(inputs, targets, epoch, index)
 
 
-def _checked_targets(inputs, targets, num_classes):
-    given = targets = np.asarray(targets)
-    if num_classes is not None:
-        targets = given.astype("int32").reshape(-1)
-    if size_of(inputs) != len(targets):
-        raise ValueError(
-            "`inputs` and `targets` must have the same length. "
-            f"Received: {size_of(inputs)} inputs, {len(targets)} targets"
-        )
-    if num_classes is not None:
-        _check_classes(given.reshape(-1) if given.dtype.kind == "f" else targets, num_classes)
-    return targets
-
-
 def _check_classes(targets, num_classes):
-    if targets.min() < 0 or targets.max() >= num_classes or (targets % 1).any():
+    least, most = targets.min(), targets.max()
+    if least < 0 or most >= num_classes or (targets % 1).any():
         raise ValueError(
-            "`targets` must be integers from 0 to `num_classes - 1`. Received: targets from "
-            f"{targets.min()} to {targets.max()}, num_classes={num_classes}"
+            "`targets` must be integers from 0 to `num_classes - 1`. "
+            f"Received: targets from {least:g} to {most:g}, {num_classes=}"
         )

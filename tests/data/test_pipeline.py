@@ -163,14 +163,21 @@ def test_list_of_images_matches_array():
         (dict(batch_size=0), "`batch_size` must be a positive integer. Received: batch_size=0"),
         (
             dict(batch_size=64, drop_remainder=True),
-            "incomplete batch is dropped.* Received: 50 samples, batch_size=64",
+            "drops an incomplete batch.* Received: 50 samples, batch_size=64",
         ),
-        (dict(images=IMAGES[:0], labels=LABELS[:0]), "`inputs` must contain at least one sample"),
-        (dict(labels=LABELS[1:]), "must have the same length.*50 inputs, 49 targets"),
+        (
+            dict(images=IMAGES[:0], labels=LABELS[:0]),
+            "`inputs` must fill at least one batch.*: 0 samples",
+        ),
+        (dict(labels=LABELS[1:]), "`targets` must match 50 inputs. Received: 49"),
         (dict(num_classes=6), "`num_classes - 1`.*targets from 0 to 6, num_classes=6"),
         (
             dict(labels=LABELS + 0.5, num_classes=8),
             "must be integers.*targets from 0.5 to 6.5, num_classes=8",
+        ),
+        (
+            dict(labels=LABELS + 2**32, num_classes=8),
+            r"targets from 4.29497e\+09 to .*num_classes=8",
         ),
         (dict(seed=-1), "expected non-negative integer"),
         (dict(epoch=-1), "expected non-negative integer"),
