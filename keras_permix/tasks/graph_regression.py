@@ -17,7 +17,8 @@ from keras_permix.data.graphs.sets import read_graphs
 from keras_permix.data.graphs.smiles import ATOMIC_NUMBER, FlatGraphs
 from keras_permix.data.pipeline import Augment
 from keras_permix.tasks.regression import Regression
-from keras_permix.tasks.task import FILES, check_options, check_set
+from keras_permix.tasks.task import FILES, options_of
+from keras_permix.utils.checks import check_names
 
 
 class GraphRegression(Regression):
@@ -42,8 +43,7 @@ class GraphRegression(Regression):
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
         super().check_data(spec)
-        check_options(spec, load_graphs, *FILES)
-        check_set(spec, GRAPH_SETS, FILES, "set the files `train` and `test`")
+        check_names("`data`", spec, {"name", *options_of(load_graphs), *FILES})
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         spec = dict(spec)
@@ -93,16 +93,11 @@ class GraphRegression(Regression):
             row = json.loads(path.read_text(encoding="utf-8-sig"))
             if not isinstance(row, dict):
                 raise ValueError("not a JSON object")
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             raise ValueError(
                 f"`INPUT` must be a JSON file of one graph, or a SMILES. Received: {path} ({error})"
             ) from error
         taken = self.model.input
         edges = taken.get("edge_input", taken.get("attn_edge_type"))
         batch = batch_graphs(read_graphs([row], 0 if edges is None else edges.shape[-1]))
-        if batch["x"].shape[-1] != taken["x"].shape[-1]:
-            raise ValueError(
-                f"The model expects nodes of {taken['x'].shape[-1]} features. "
-                f"Received: {batch['x'].shape[-1]} in {path}"
-            )
         return {name: batch[name] for name in taken}

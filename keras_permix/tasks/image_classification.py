@@ -8,16 +8,14 @@ import keras
 
 from keras_permix import data
 from keras_permix._typing import StrPath
-from keras_permix.data.images.sets import SETS as IMAGE_SETS
 from keras_permix.data.pipeline import Augment
 from keras_permix.recipes.images import IMAGE_SOURCES, images_to_score, is_images
 from keras_permix.tasks.classification import Classification, MultiLabel
 from keras_permix.tasks.regression import Regression
-from keras_permix.tasks.task import Task, check_options, check_set, read_alike
-from keras_permix.utils.checks import check_choice
+from keras_permix.tasks.task import Task, options_of, read_alike
+from keras_permix.utils.checks import check_choice, check_names
 
 SOURCES = (*IMAGE_SOURCES, "tfds")
-OF_THE_ARENA = (data.generated_pathfinder, data.load_pathfinder, data.load_pixels)
 READING = ("random_crop", "keep", "skip_unreadable")  # keys of `data` for folders and lists
 
 
@@ -37,16 +35,9 @@ class ImageTask(Task):
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
         if cls.predicts != "class" and spec.get("source") != "csv":
-            raise ValueError(
-                "Several labels per image, and numbers, require a list of images: "
-                f'`source = "csv"`. Received: data={spec} for {cls.name}'
-            )
+            raise ValueError(f"`data.source` must be 'csv' for {cls.name}. Received: data={spec}")
         load, own, more = _loader(spec["name"], spec.get("source"))
-        if load not in OF_THE_ARENA:
-            check_set(spec, IMAGE_SETS, ("source",), f"set `source` to one of {', '.join(SOURCES)}")
-            if "source" in spec:
-                check_choice("data.source", spec["source"], SOURCES)
-        check_options(spec, load, "source", *more, given=own)
+        check_names("`data`", spec, {"name", "source", *options_of(load, own), *more})
 
     @classmethod
     def data_at(cls, path: Path, options: dict[str, Any]) -> dict[str, Any] | None:
@@ -83,10 +74,7 @@ class ImageTask(Task):
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         mixed = sorted({"mixup", "cutmix"} & set(augmentation or ()))
         if self.num_classes is None and mixed:
-            raise ValueError(
-                f"`augmentation` must not mix images for {self.name}, which has no classes. "
-                f"Received: {mixed}"
-            )
+            raise ValueError(f"`mixup` and `cutmix` require classes. Received: {augmentation=}")
         if augmentation:
             return data.make_augmentation(augmentation, seed, self.num_classes or 0)
         return None
@@ -163,6 +151,7 @@ def _loader(name, source):
         return data.load_pixels, ("data_dir",), ()
     if source is None:
         return data.load_images, ("name", "data_dir"), ()
+    check_choice("data.source", source, SOURCES)
     own = ("name", "image_size", "data_dir", "seed")
     if source == "tfds":
         return data.tfds_images, own, ()

@@ -48,9 +48,7 @@ class Regression(Task):
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
         if label_smoothing:
-            raise ValueError(
-                f"`label_smoothing` must be 0 for {self.name}. Received: {label_smoothing}"
-            )
+            raise ValueError(f"`label_smoothing` requires classes. Received: {label_smoothing=}")
         return keras.losses.MeanAbsoluteError()
 
     def metrics(self) -> list[Any]:

@@ -1,7 +1,8 @@
 """Define the base class of tasks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from inspect import signature
+from inspect import getfullargspec
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,9 @@ from keras_permix._typing import Model, StrPath
 from keras_permix.data import Dataset, Pipeline
 from keras_permix.data.pipeline import Augment
 from keras_permix.recipes.images import IMAGE_SOURCES
-from keras_permix.utils.checks import check_names
 
 
-class Task:
+class Task(ABC):
     """Load data, define loss and metrics, and format predictions for a model.
 
     Args:
@@ -51,18 +51,11 @@ class Task:
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
-        """Check `data` of a recipe, without a model and without reading files.
-
-        Subclasses call this method, too.
-
-        Raises:
-            ValueError: for an unknown set or option, or for images if the task does not use any.
-        """
+        """Check `data` of a recipe, without a model and without reading files."""
         if spec.get("source") in IMAGE_SOURCES and spec["source"] not in cls.own_sources:
             raise ValueError(
-                "Folders and lists of images require a model of images. Name other data in a "
-                "recipe, as in `data = { name = 'mine', train = 'train.csv', "
-                "test = 'test.csv' }`; for molecules, add the targets as `labels = ['logS']`. "
+                "Folders and lists of images require a model of images. For other files, write a "
+                "recipe with `data = { name = 'mine', train = 'train.csv', test = 'test.csv' }`. "
                 f"Received: data={spec} for {cls.name}"
             )
 
@@ -77,6 +70,7 @@ class Task:
             return None
         return {"name": path.stem, "train": str(path), "test": str(path), **read_alike(options)}
 
+    @abstractmethod
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
         """Load a data set.
 
@@ -88,15 +82,14 @@ class Task:
         Returns:
             A `keras_permix.data.Dataset`.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def generate(self, count: int, seed: int = 0) -> Dataset:
         """Generate a data set that a model can learn.
 
         `count` is the number of training samples. The test part has a quarter of this number.
         `seed` is an integer ≥ 0; equal seeds generate equal data.
         """
-        raise NotImplementedError
 
     def batches(
         self,
@@ -139,9 +132,7 @@ class Task:
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
         """Return the function that augments a batch, or `None`; raise if it is not supported."""
         if augmentation:
-            raise ValueError(
-                f"`augmentation` must be empty for {self.name}. Received: {augmentation}"
-            )
+            raise ValueError(f"`augmentation` requires images. Received: {augmentation=}")
         return None
 
     def of_classes(self, dataset: Dataset) -> Dataset:
@@ -156,20 +147,20 @@ class Task:
         """Return model arguments that describe its training inputs, to warn about other inputs."""
         return {}
 
+    @abstractmethod
     def loss(self, label_smoothing: float = 0.0) -> Any:
         """Make the Keras loss."""
-        raise NotImplementedError
 
+    @abstractmethod
     def metrics(self) -> list[Any]:
         """Make Keras metrics, which name the scores."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, arguments: Sequence[str]) -> Any:
         """Return a batch of one input of the model.
 
         `arguments` are `arguments_per_input` strings of the command line.
         """
-        raise NotImplementedError
 
     def predictions(
         self, part: tuple[Any, Any], batch_size: int, verbose: bool = False
@@ -189,17 +180,17 @@ class Task:
             progress.add(1)
         return np.concatenate(targets), np.concatenate(outputs)
 
+    @abstractmethod
     def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
         """Return the scores of `predictions`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answer(self, output: np.ndarray, top: int) -> list[str]:
         """Format the output for one input, without the batch axis, as lines of `top` classes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def record(self, output: np.ndarray, top: int) -> dict[str, Any]:
         """Return the values that `answer` formats, as a dict from column names."""
-        raise NotImplementedError
 
     def check_labels(self, dataset: Dataset, by_order: bool = False) -> None:
         """Raise a `ValueError` unless the labels of a data set match the outputs of the model.
@@ -211,8 +202,7 @@ class Task:
             missing = [label for label in ours if label not in dataset.labels]
             others = [label for label in dataset.labels if label not in ours]
             raise ValueError(
-                "The model must have one output per class or target of the data. Add the missing "
-                "classes or targets and remove the others. "
+                "The model must have one output per class or target of the data. "
                 f"Received: {len(dataset.labels)} labels for {outputs} outputs, "
                 f"{dataset.name} with missing {missing[:10]} and others {others[:10]}"
             )
@@ -220,12 +210,9 @@ class Task:
         others = [f"{n}: {a!r}, not {b!r}" for n, (a, b) in enumerate(pairs) if a != b]
         reordered = set(dataset.labels) == set(ours)
         if others and (reordered or not by_order):
-            advice = (
-                "If only the names differ, pass `by_order=True` (`permix evaluate --by-order`). "
-            )
+            advice = "" if reordered else " If only names differ, pass `by_order` (`--by-order`)."
             raise ValueError(
-                "The classes or targets of the data must have the names and order of the model. "
-                f"{'' if reordered else advice}"
+                f"The data must have the classes or targets of the model, in this order.{advice} "
                 f"Received: {dataset.name}, where {len(others)} of {outputs} names differ: "
                 f"{'; '.join(others[:10])}"
             )
@@ -261,23 +248,6 @@ def read_alike(options: dict[str, Any]) -> dict[str, Any]:
     return {key: options[key] for key in ("labels", "fields", "separator") if key in options}
 
 
-def check_options(
-    spec: dict[str, Any],
-    load: Callable[..., Any],
-    *more: str,
-    given: tuple[str, ...] = ("encode", "predicts"),
-) -> None:
-    """Check that the keys of `data` are `more`, or keywords of its loader that are not `given`."""
-    parameters = signature(load).parameters.values()
-    names = {option.name for option in parameters if option.kind is option.KEYWORD_ONLY}
-    check_names("`data`", spec, {"name", *names.difference(given), *more})
-
-
-def check_set(
-    spec: dict[str, Any], known: Iterable[str], options: Iterable[str], form: str
-) -> None:
-    """Raise a `ValueError` for an unknown set without any of the `options` of your files."""
-    if spec["name"] not in known and not set(options) & set(spec):
-        raise ValueError(
-            f"`data` must name one of the sets {', '.join(known)}, or {form}. Received: data={spec}"
-        )
+def options_of(load: Callable[..., Any], given: Iterable[str] = ("encode", "predicts")) -> set[str]:
+    """Return the keywords of a loader that a recipe sets; the task sets those in `given`."""
+    return set(getfullargspec(load).kwonlyargs).difference(given)

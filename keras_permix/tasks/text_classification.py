@@ -20,12 +20,11 @@ from keras_permix.data import (
     load_texts,
 )
 from keras_permix.data.dataset import split_source
-from keras_permix.data.text.sets import FILES as TEXT_SETS
 from keras_permix.data.text.tokenizer import train_tokenizer
 from keras_permix.tasks.classification import Classification, MultiLabel
 from keras_permix.tasks.regression import Regression
-from keras_permix.tasks.task import FILES, Task, check_options, check_set
-from keras_permix.utils.checks import check_choice
+from keras_permix.tasks.task import FILES, Task, options_of
+from keras_permix.utils.checks import check_choice, check_names
 
 LISTOPS: dict[str, Callable[..., Dataset]] = {"generated": generated_listops, "files": load_listops}
 RETRIEVAL: dict[str, Callable[..., Dataset]] = {"files": load_retrieval, "imdb": load_review_halves}
@@ -44,22 +43,14 @@ class TextTask(Task):
 
     @classmethod
     def check_data(cls, spec: dict[str, Any]) -> None:
-        if cls.predicts != "class" and not {"train", "test"} <= set(spec):
-            raise ValueError(
-                "`data` must have the files `train` and `test` for several labels per text or for "
-                f"numbers. Received: data={spec} for {cls.name}"
-            )
-        load, more = cls._loader(spec)
         super().check_data(spec)
-        check_options(spec, load, *more)
-        if load is load_texts:
-            check_set(spec, TEXT_SETS, FILES, "set the files `train` and `test`")
-        check_choice("tokenizer", spec.get("tokenizer"), TOKENIZERS)
-        if len(spec.get("fields", cls.fields)) != len(cls.fields):
-            raise ValueError(
-                f"`data.fields` must have length {len(cls.fields)}, with one column per text. "
-                f"Received: data.fields={spec['fields']}"
-            )
+        if cls.predicts != "class" and not {"train", "test"} <= set(spec):
+            raise ValueError(f"`data` must set `train` and `test` for {cls.name}. Received: {spec}")
+        load, more = cls._loader(spec)
+        check_names("`data`", spec, {"name", *options_of(load), *more})
+        fields, count = spec.get("fields", cls.fields), len(cls.fields)
+        if len(fields) != count:
+            raise ValueError(f"`data.fields` must have length {count}. Received: {fields}")
 
     @classmethod
     def _loader(cls, spec):
@@ -88,7 +79,10 @@ class TextTask(Task):
         if load is not load_texts:
             options.pop("source", None)
         if load in LISTOPS.values():
-            self._prepare_listops()
+            if (size := self.config["vocabulary_size"]) < len(LISTOPS_VOCABULARY):
+                least = len(LISTOPS_VOCABULARY)
+                raise ValueError(f"`vocabulary_size` must be at least {least}. Received: {size}")
+            self.model.tokenizer = self.model.tokenizer or listops_tokenizer()
             if load is load_listops:
                 options["data_dir"] = data_dir
             return load(length, **options)
@@ -99,15 +93,6 @@ class TextTask(Task):
             texts = load(length, data_dir, **options).train[0].texts
             self.model.tokenizer = train_tokenizer(_each(texts), self.config["vocabulary_size"])
         return load(length, data_dir, encode=self.model.text_encoder(), **options)
-
-    def _prepare_listops(self):
-        if self.config["vocabulary_size"] < len(LISTOPS_VOCABULARY):
-            raise ValueError(
-                f"`vocabulary_size` must be at least {len(LISTOPS_VOCABULARY)} for ListOps. "
-                f"Received: vocabulary_size={self.config['vocabulary_size']}"
-            )
-        if self.model.tokenizer is None:
-            self.model.tokenizer = listops_tokenizer()
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
         """Generate random tokens; targets are classes by their mean, of equal size, or numbers."""

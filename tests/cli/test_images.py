@@ -297,7 +297,7 @@ def test_evaluate_preset_without_data_exits_with_error(tmp_path, capsys):
     zoo.CSPViT.from_preset("test").save_to_preset(tmp_path / "preset")
     for preset in (str(tmp_path / "preset"), "cspvit/test"):
         assert main(["evaluate", preset]) == 2
-        assert "Received: data={'name': " in capsys.readouterr().err
+        assert "`name` must be one of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
@@ -363,7 +363,7 @@ def test_evaluate_by_order_ignores_class_names(monkeypatch, capsys, pixels):
 def test_evaluate_on_unknown_data_exits_with_error(capsys):
     assert main(["evaluate", "cspvit/test", "--data", "nonsense"]) == 2
     error = capsys.readouterr().err
-    assert "`data` must name one of the sets" in error and "{'name': 'nonsense'}" in error
+    assert "`name` must be one of ('cifar10'," in error and "name='nonsense'" in error
     assert main(["evaluate", "cspvit/test", "--data-path", "nonsense"]) == 2
     error = capsys.readouterr().err
     assert "`--data-path` must be data" in error and "Received: nonsense\n" in error

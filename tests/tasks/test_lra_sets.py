@@ -42,7 +42,7 @@ def test_listops(spec, sizes):
     ("model", "spec", "rule"),
     [
         ({}, dict(source="web"), r"`data.source` must be one of .*source='web'"),
-        (dict(vocabulary_size=15), {}, "`vocabulary_size` must be at least 16.*=15"),
+        (dict(vocabulary_size=15), {}, "`vocabulary_size` must be at least 16. Received: 15"),
         (dict(max_sequence_length=1000), {},
          "`max_sequence_length` must be .*max_sequence_length=1000"),
     ],

@@ -235,7 +235,7 @@ def test_generated_data_can_be_learned(project):
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"augmentation": {"flip": True}}, "`augmentation` must be empty for"),
+        ({"augmentation": {"flip": True}}, "`augmentation` requires images.*flip"),
         ({"model": {"class_name": "Nonsense"}}, "class_name='Nonsense'"),
     ],
 )

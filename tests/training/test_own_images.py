@@ -260,7 +260,7 @@ def test_evaluate_after_data_moved(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", str(folder / "run/preset")]) == 2
     error = capsys.readouterr().err
-    assert "no folder pets" in error
+    assert "No such file or directory: 'pets'" in error
     where = {
         "--data-dir": (folder, ", held out from training"),
         "--data-path": (folder / "pets", ""),
@@ -364,7 +364,7 @@ def test_preset_without_image_input_exits_with_error(init, task, tmp_path, capsy
     assert main(["train", str(tmp_path / "photos"), "--init", init]) == 2
     output, error = capsys.readouterr()
     assert output == ""
-    assert "require a model of images. Name other data in a recipe, as in" in error
+    assert "require a model of images. For other files, write a recipe with" in error
     assert re.search(rf"Received: data={{.*'source': 'folder'.*}} for {task}$", error)
 
 
@@ -378,7 +378,7 @@ def test_init_of_other_class_exits_with_error(capsys):
 @pytest.mark.parametrize(
     ("made", "init", "rule"),
     [
-        ((), "cspvit/test", "a folder per class.*without folders, with 0 images"),
+        ((), "cspvit/test", "a folder per class.*photos with 0 classes"),
         (
             ("train/cats/a.png", "train/dogs/b.png"),
             "cspvit/test",
@@ -389,10 +389,10 @@ def test_init_of_other_class_exits_with_error(capsys):
             "cspvit/test",
             "photos must contain .*'val'. only",
         ),
-        (("a.png",), "cspvit/test", "a folder per class.*without folders, with 1 images"),
+        (("a.png",), "cspvit/test", "a folder per class.*photos with 0 classes"),
         (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "at least two classes"),
-        (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "must contain images.*none in .*cats"),
-        ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "Pillow can read.*a/"),
+        (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "end in .avif.*without images in .'cats'"),
+        ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "must be readable.*a/"),
         (("cats/a.png", "dogs/b.png"), None, "`init` .*--init cspvit/cifar10_small"),
     ],
 )
@@ -410,7 +410,6 @@ def test_invalid_folder_exits_with_error(tmp_path, monkeypatch, capsys, made, in
 @pytest.mark.parametrize(
     ("data", "rule"),
     [
-        (dict(name="cifar11"), "`data` must name one of the sets cifar10.*'cifar11'"),
         (dict(name="cifar10", sauce="csv"), r"`data` accepts .* Did you mean `source`\?.*'sauce'"),
         (dict(name="pets", source="zip"), "`data.source` must be one of .*'zip'"),
         (
@@ -438,8 +437,6 @@ def test_missing_package_raises_before_model_is_built(tmp_path, monkeypatch):
 def test_text_and_graph_tasks_check_data(name):
     task = TASKS[MODELS[name].task_for({})]
     task.check_data(dict(name="mine", train="a.csv", test="b.csv"))
-    with pytest.raises(ValueError, match=r"must name one of the sets .* the files `train` and"):
-        task.check_data(dict(name="mine"))
     with pytest.raises(ValueError, match=r"Did you mean `train`\? Received: \['trian'\]"):
         task.check_data(dict(name="mine", trian="a.csv", test="b.csv"))
 
@@ -448,7 +445,9 @@ def test_text_and_graph_tasks_check_data(name):
 def test_number_of_fields_must_match_texts(pairs, fields):
     task = TASKS[MODELS["LRATransformer"].task_for(dict(pairs=pairs))]
     spec = dict(name="mine", train="a.csv", test="b.csv")
-    with pytest.raises(ValueError, match=rf"length {1 + pairs}, .*: data.fields=\('a'"):
+    with pytest.raises(
+        ValueError, match=rf"`data.fields` must have length {1 + pairs}. Received: \('a'"
+    ):
         task.check_data({**spec, "fields": fields})
     task.check_data({**spec, "fields": [*"ab"][: 1 + pairs]})
 
