@@ -4,7 +4,6 @@ from keras_permix import _backend
 from keras_permix._version import __version__
 
 _backend.choose()  # before everything that imports Keras
-_backend.check()
 
 from keras_permix import layers, ops, zoo  # noqa: E402
 from keras_permix.surgery import distill, swap_mixer  # noqa: E402

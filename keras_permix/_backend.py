@@ -32,22 +32,14 @@ def choose():
     except (OSError, ValueError):
         name = DEFAULT
     installed = installed_backends()
-    if installed and name in set(BACKENDS) - set(installed):
-        os.environ["KERAS_BACKEND"] = installed[0]
-        global _chosen
-        _chosen = installed[0]
-
-
-def check():
-    """Raise an error if no backend is installed, or not the one in `KERAS_BACKEND`."""
-    if "keras" in sys.modules:
-        return
-    if not installed_backends():
+    if not installed:
         raise ImportError(
             'Keras requires a backend: pip install "keras_permix[jax]", [tensorflow] or [torch].'
         )
-    if name := os.environ.get("KERAS_BACKEND"):
-        check_installed("KERAS_BACKEND", name)
+    if name in set(BACKENDS) - set(installed):
+        os.environ["KERAS_BACKEND"] = installed[0]
+        global _chosen
+        _chosen = installed[0]
 
 
 def set_by_user():
@@ -60,10 +52,8 @@ def check_installed(argument, name):
     """Raise ValueError if the value of an argument is not an installed backend."""
     installed = installed_backends()
     if name not in installed:
-        raise ValueError(
-            f"`{argument}` must be an installed backend: {', '.join(installed)}. "
-            f"Received: {argument}={name}"
-        )
+        rule = f"`{argument}` must be an installed backend: {', '.join(installed)}."
+        raise ValueError(f"{rule} Received: {argument}={name}")
 
 
 def settings_file():
