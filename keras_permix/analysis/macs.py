@@ -77,10 +77,8 @@ def count_macs(model: Any, inputs: Any = None, rules: dict | None = None) -> MAC
     inputs = model.convert_inputs(inputs) if hasattr(model, "convert_inputs") else inputs
     sizes = [shape[:1] for shape in _shapes(inputs)]
     if not sizes or set(sizes) != {(1,)}:
-        raise ValueError(
-            "`inputs` must be a batch of one sample, and is required for models outside the zoo. "
-            f"Received: inputs of shapes {_shapes(inputs)}"
-        )
+        rule = "`inputs` must be a batch of one sample; models outside the zoo require it."
+        raise ValueError(f"{rule} Received: inputs of shapes {_shapes(inputs)}")
     rules = {**dict.fromkeys(FREE, lambda layer, x, y: 0), **RULES, **(rules or {})}
     if not model.built:
         model(inputs, training=False)  # Layers may be made, and are called to build the model.

@@ -47,10 +47,7 @@ def permutation_maps(
     """
     permutes = isinstance(layer, CSP | SliceSort) and not isinstance(layer, SinkhornCSP)
     if not permutes or not layer.built:
-        raise TypeError(
-            "`layer` must be a CSP or SliceSort that is built. "
-            f"Received: layer={type(layer).__name__}{'' if layer.built else ', not built'}"
-        )
+        raise TypeError(f"`layer` must be a built CSP or SliceSort. Received: {layer=}")
     values = layer.value_dense(tokens) if layer.use_value_projection else tokens
     sources = source_tokens(values, layer.mix)
     if channels is not None:

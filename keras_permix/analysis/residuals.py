@@ -70,10 +70,10 @@ def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
 
     Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
-    check_choice("kind", kind, ("1", "inf", "1inf"))
     sizes = np.abs(as_tokens(tokens))
     of_channels, of_tokens = sizes.sum(axis=1).max(axis=1), sizes.sum(axis=2).max(axis=1)
-    return {"1": of_channels, "inf": of_tokens, "1inf": np.sqrt(of_channels * of_tokens)}[kind]
+    norms = {"1": of_channels, "inf": of_tokens, "1inf": np.sqrt(of_channels * of_tokens)}
+    return norms[check_choice("kind", kind, norms)]
 
 
 def plot_rank_residual(ax: Any, token_maps: Iterable[Tensor], **line: Any) -> None:
@@ -105,10 +105,8 @@ def as_tokens(tokens):
     """Return `tokens` as a float64 array of shape (batch, tokens, channels)."""
     tokens = keras.ops.convert_to_numpy(tokens).astype("float64")
     if tokens.ndim != 3:
-        raise ValueError(
-            "`tokens` must have the shape (batch, tokens, channels). "
-            f"Received: tokens.shape={tokens.shape}"
-        )
+        rule = "`tokens` must have the shape (batch, tokens, channels)."
+        raise ValueError(f"{rule} Received: tokens.shape={tokens.shape}")
     return tokens
 
 
@@ -150,10 +148,8 @@ def residual_bound(
     kernels = [keras.ops.convert_to_numpy(kernel).astype("float64") for kernel in kernels]
     for kernel in kernels:
         if kernel.shape != (channels, channels):
-            raise ValueError(
-                "`kernels` must have the shape (channels, channels). "
-                f"Received: kernel.shape={kernel.shape}, channels={channels}"
-            )
+            rule = "`kernels` must have the shape (channels, channels)."
+            raise ValueError(f"{rule} Received: kernel.shape={kernel.shape}, {channels=}")
     norms = [np.abs(kernel).sum(axis=0).max() for kernel in kernels]
     beta = np.maximum.accumulate([0.0, *norms])
     layers = np.arange(len(beta))
