@@ -98,10 +98,8 @@ def butterfly_stride(size, block, stage):
     stage = check_integer("stage", stage, least=0)
     stride = min(block**stage, size // block)
     if size % (block * stride):
-        raise ValueError(
-            "`block` times the stride of a stage, min(block**stage, size // block), must divide "
-            f"the size. Received: size={size}, block={block}, stage={stage} (stride {stride})"
-        )
+        rule = f"`block` * {stride}, the stride of stage {stage}, must divide the size."
+        raise ValueError(f"{rule} Received: {size=}, {block=}, {stage=}")
     return stride
 
 
@@ -113,11 +111,9 @@ def butterfly_order(size, block, stage):
 
 def check_block(size, block):
     """Return `size` and `block` as integers, if blocks fill the size."""
-    size, block = check_integer("size", size, least=0), check_integer("block", block, least=2)
-    if size < 1 or size % block:
-        raise ValueError(
-            f"Blocks must divide the size of the axis. Received: size={size}, block={block}"
-        )
+    size, block = check_integer("size", size), check_integer("block", block, least=2)
+    if size % block:
+        raise ValueError(f"`block` must divide the size. Received: {size=}, {block=}")
     return size, block
 
 
@@ -149,8 +145,8 @@ def butterfly_permute(
         A tensor like `x`.
 
     Raises:
-        ValueError: for an axis that `x` does not have, a block that does not divide its size, or
-            a stage whose blocks do not fill it.
+        ValueError: for a block that does not divide the size, or a stage whose blocks do not fill
+            it.
 
     Example:
 
@@ -164,7 +160,7 @@ def butterfly_permute(
         Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
-    x, options = _check(x, block, stage, axis, cyclic, implementation)
+    x, options = _options(x, block, stage, axis, cyclic, implementation)
     return dispatch("butterfly_permute", butterfly_permute_reference, x, **options)
 
 
@@ -203,20 +199,14 @@ def butterfly_unpermute(
         Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
-    x, options = _check(x, block, stage, axis, cyclic, implementation)
+    x, options = _options(x, block, stage, axis, cyclic, implementation)
     return dispatch("butterfly_unpermute", butterfly_unpermute_reference, x, **options)
 
 
-def _check(x, block, stage, axis, cyclic, implementation):
+def _options(x, block, stage, axis, cyclic, implementation):
     """Return `x` as a tensor, and the options for `dispatch`."""
     x = as_tensor(x)
-    rank = len(x.shape)
-    axis = check_integer("axis", axis, least=-rank)
-    if axis >= rank:
-        raise ValueError(
-            f"`axis` must be an axis of `x`. Received: axis={axis}, x.shape={tuple(x.shape)}"
-        )
-    axis %= rank
+    axis = range(len(x.shape))[axis]  # from 0
     size, block = check_block(block if x.shape[axis] is None else x.shape[axis], block)
     butterfly_stride(size, block, stage)
     options = dict(block=block, stage=index(stage), axis=axis, cyclic=bool(cyclic))

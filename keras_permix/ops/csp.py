@@ -2,7 +2,7 @@
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
+from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.group_sort import sort_groups
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
@@ -57,7 +57,7 @@ def csp(
         Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
         2024, arXiv:2410.10914, equations (4) and (5).
     """
-    x = check_sortable(x)
+    x = check_tokens(x)
     steps = check_steps(steps, x.shape[2])
     x, group_size = check_groups(x, group_size, ragged)
     return dispatch(

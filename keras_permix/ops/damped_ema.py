@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.ops.dispatch.checks import check_ema, check_mask, check_tokens
+from keras_permix.ops.dispatch.checks import check_floating, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.ema import (
     CHUNK,
@@ -75,11 +75,20 @@ def damped_ema(
         3.1. The factor 1 / sqrt(dim) and the sum of both directions follow the released code.
     """
     x = check_tokens(x)
+    check_floating(x)
+    parameters = [ops.convert_to_tensor(each) for each in (delta, alpha, beta, gamma, omega)]
+    channels, shapes = x.shape[2], [tuple(each.shape) for each in parameters]
+    dim = parameters[0].shape[-1]
+    if shapes not in [[(rows, dim)] * 4 + [(channels,)] for rows in (channels, 2 * channels)]:
+        raise ValueError(
+            "`delta`, `alpha`, `beta` and `gamma` must have the same shape, (channels, dim) or "
+            f"(2 * channels, dim), and `omega` (channels,). Received: {channels=}, {shapes=}"
+        )
     return dispatch(
         "damped_ema",
         damped_ema_reference,
         x,
-        *check_ema(x, delta=delta, alpha=alpha, beta=beta, gamma=gamma, omega=omega),
+        *parameters,
         mask=check_mask(mask, x),
         implementation=implementation,
         truncation=check_positive_or_none("truncation", truncation),

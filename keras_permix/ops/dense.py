@@ -22,8 +22,7 @@ def dense(
         A tensor of shape (..., units), like `x`.
 
     Raises:
-        ValueError: for shapes that do not match, or an implementation that does not support the
-            call.
+        ValueError: for an implementation that does not support the call.
 
     Example:
 
@@ -32,21 +31,12 @@ def dense(
     [[16.0]]
     """
     x, kernel = as_tensor(x), as_tensor(kernel)
-    bias = None if bias is None else as_tensor(bias)
-    shape, matrix = tuple(x.shape), tuple(kernel.shape)
-    vector = None if bias is None else tuple(bias.shape)
-    fits = len(shape) >= 2 and len(matrix) == 2 and shape[-1] in (None, matrix[0])
-    if not fits or vector not in (None, matrix[1:]):
-        raise ValueError(
-            "`x`, `kernel` and `bias` must have the shapes (..., channels), (channels, units) and "
-            f"(units,). Received: x.shape={shape}, kernel.shape={matrix}, bias.shape={vector}"
-        )
     return dispatch(
         "dense",
         dense_reference,
         x,
         kernel,
-        bias,
-        shape=(*shape[:-1], matrix[1]),
+        None if bias is None else as_tensor(bias),
+        shape=(*x.shape[:-1], kernel.shape[-1]),
         implementation=implementation,
     )

@@ -4,7 +4,7 @@ from keras import ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_sortable
+from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.packing import cut, join, pack, sorting_order, token_range, unpack
 from keras_permix.utils.checks import check_align
@@ -57,7 +57,7 @@ def group_sort(
         Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
         2024, arXiv:2410.10914, equations (4) and (5).
     """
-    x = check_sortable(x)
+    x = check_tokens(x)
     x, group_size = check_groups(x, group_size, ragged)
     return dispatch(
         "group_sort",

@@ -48,10 +48,7 @@ def interleave_order(
     channels = check_integer("channels", channels)
     head_dim = channels if head_dim is None else check_integer("head_dim", head_dim)
     if channels % head_dim:
-        raise ValueError(
-            "`channels` must be a positive multiple of `head_dim`. "
-            f"Received: channels={channels}, head_dim={head_dim}"
-        )
+        raise ValueError(f"`head_dim` must divide `channels`. Received: {head_dim=}, {channels=}")
     if kind == "interleave":
         frequency = 2 ** (num_layers - 1 - layer_index)
         angles = [frequency * i % (2 * channels) for i in range(1, channels + 1)]

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.ops.dispatch.checks import check_mask, check_sortable
+from keras_permix.ops.dispatch.checks import check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.packing import pack, take_tokens, token_range, unpack
 
@@ -39,7 +39,7 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
         Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
         Discriminative Tasks", 2023, arXiv:2310.17683.
     """
-    x = check_sortable(x)
+    x = check_tokens(x)
     mask = check_mask(mask, x)
     return dispatch(
         "max_exchange", max_exchange_reference, x, mask=mask, implementation=implementation

@@ -1,6 +1,7 @@
 """Cut images into patches, and reassemble them."""
 
 from numbers import Real
+from operator import index
 
 from keras import ops
 
@@ -41,8 +42,8 @@ def patchify(images: Tensor, size: int, *, implementation: str | None = None) ->
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
     images = check_axes(images, "images", ("batch", "height", "width", "channels"))
-    size = _check_size(size, images.shape[1:3])
     batch, height, width, channels = images.shape
+    size = _check_size(size, height, width)
     known = height is not None and width is not None
     return dispatch(
         "patchify",
@@ -75,8 +76,7 @@ def unpatchify(
         A tensor of shape (batch, height, width, channels).
 
     Raises:
-        ValueError: for a wrong shape, a size that does not divide height and width, or patches
-            that do not make up the image.
+        ValueError: for a wrong shape, or a size that does not divide height and width.
 
     Example:
 
@@ -91,15 +91,8 @@ def unpatchify(
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
     patches = check_axes(patches, "patches", ("batch", "patches", "features"))
-    height, width = _check_side("height", height), _check_side("width", width)
-    size = _check_size(size, (height, width))
-    known = isinstance(height, int) and isinstance(width, int) and patches.shape[1] is not None
-    if patches.shape[2] % size**2 or known and patches.shape[1] * size**2 != height * width:
-        raise ValueError(
-            "`patches` must have the shape (batch, height / size * width / size, size * size * "
-            f"channels). Received: patches.shape={tuple(patches.shape)}, size={size}, "
-            f"height={height}, width={width}"
-        )
+    height, width = (index(side) if isinstance(side, Real) else side for side in (height, width))
+    size = _check_size(size, height, width)
     return dispatch(
         "unpatchify",
         unpatchify_reference,
@@ -127,16 +120,9 @@ def unpatchify_reference(patches, mask, *, size, height, width):
     return ops.reshape(cut, (batch, height, width, channels))
 
 
-def _check_side(name, side):
-    """Return a side as a Python integer, or unchanged if it is known only at run time."""
-    return check_integer(name, side, least=0) if isinstance(side, Real) else side
-
-
-def _check_size(size, sides):
+def _check_size(size, height, width):
     size = check_integer("size", size)
-    if any(side % size for side in sides if isinstance(side, int)):
-        raise ValueError(
-            "`size` must be positive and divide the height and the width of the image. "
-            f"Received: size={size}, height={sides[0]}, width={sides[1]}"
-        )
+    if any(side % size for side in (height, width) if isinstance(side, int)):
+        rule = "`size` must divide the height and the width of the image."
+        raise ValueError(f"{rule} Received: {size=}, {height=}, {width=}")
     return size

@@ -96,20 +96,14 @@ class ShiftSchedule:
                 many.
         """
         rule = SCHEDULES[self.name]
-        if self.name == "grid":
-            raise ValueError(
-                "The schedule 'grid' requires a known number of tokens and no mask. "
-                f"Received: {self}"
-            )
         if self.name in LINEAR:
             return rule(ops.arange(0, self.channels, dtype="int32"), lengths, self)
-        if self.name not in POWERS:
+        if self.name not in TABLED:
             return tuple(rule(channel, None, self) for channel in range(self.channels))
         if tokens is None or tokens * self.channels > LARGEST_TABLE:
-            raise ValueError(
-                "A power schedule requires a known number of tokens and, with a mask, at most "
-                f"{LARGEST_TABLE} tokens times channels. Received: tokens={tokens}, {self}"
-            )
+            most = LARGEST_TABLE // self.channels
+            rule = f"{self.name!r} requires a known number of tokens, at most {most} with a mask."
+            raise ValueError(f"The schedule {rule} Received: tokens={tokens}, {self}")
         return ops.take(ops.convert_to_tensor(self._table(tokens)), lengths[..., 0], axis=0)
 
     def _table(self, tokens):
@@ -155,10 +149,8 @@ def _random(channel, tokens, schedule):
 def _grid(channel, tokens, schedule):
     side = math.isqrt(tokens)
     if side * side != tokens:
-        raise ValueError(
-            "The schedule 'grid' requires a square number of tokens, without a class token. "
-            f"Received: {tokens} tokens"
-        )
+        rule = "The schedule 'grid' requires a square number of tokens, and no mask."
+        raise ValueError(f"{rule} Received: {tokens} tokens")
     coprime = (number for number in range(1, side + 1) if math.gcd(number, side) == 1)
     stride = min(coprime, key=lambda number: abs(number - side / GOLDEN))
     cycle, column = divmod(channel, side)
@@ -180,7 +172,7 @@ SCHEDULES = {
     "zero": lambda c, tokens, schedule: 0,
 }
 LINEAR = ("linear", "linear_paper")
-POWERS = ("power", "power_code")
+TABLED = ("power", "power_code", "grid")
 
 
 Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray
@@ -247,7 +239,7 @@ def shift_steps(
     if isinstance(schedule, str):
         return np.array(ShiftSchedule(schedule, channels, **options).at(tokens), "int64")
     ShiftSchedule("unit", channels, **options)  # checks the sizes
-    steps = _integers("schedule", schedule, channels)
+    steps: Any = check_steps(schedule, channels, "schedule")
     return np.array([step % tokens for step in steps], "int64")
 
 
@@ -255,28 +247,13 @@ def check_steps(
     steps: Steps, channels: int, name: str = "steps"
 ) -> ShiftSchedule | tuple[int, ...]:
     """Return `steps` as a `ShiftSchedule`, or as a tuple of Python integers, one per channel."""
-    if not isinstance(steps, ShiftSchedule):
-        return _integers(name, steps, channels)
-    if steps.channels != channels:
+    if isinstance(steps, ShiftSchedule):
+        count = steps.channels
+    else:
+        steps = tuple(map(index, steps.tolist() if hasattr(steps, "tolist") else steps))
+        count = len(steps)
+    if count != channels:
         raise ValueError(
-            "`steps` must be a schedule for the number of channels of `x`. "
-            f"Received: steps={steps}, channels={channels}"
-        )
-    return steps
-
-
-def _integers(name, steps, channels):
-    steps = steps.tolist() if hasattr(steps, "tolist") else steps
-    try:
-        steps = tuple(index(step) for step in steps)
-    except TypeError:
-        raise TypeError(
-            f"`{name}` must be integers known in advance, one per channel. "
-            f"Received: {name}={steps!r}"
-        ) from None
-    if len(steps) != channels:
-        raise ValueError(
-            f"`{name}` must contain one integer per channel. "
-            f"Received: len({name})={len(steps)}, channels={channels}"
+            f"`{name}` must have one step per channel. Received: {count=}, {channels=}"
         )
     return steps

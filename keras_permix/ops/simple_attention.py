@@ -1,7 +1,5 @@
 """Attend without softmax, in time linear in the tokens."""
 
-from itertools import combinations, starmap
-
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
@@ -62,7 +60,14 @@ def simple_attention(
         Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
         arXiv:2111.15588.
     """
-    query, key, value = _check_heads(query, key, value)
+    query, key, value = map(as_tensor, (query, key, value))
+    shapes = [tuple(x.shape) for x in (query, key, value)]
+    of_value = (*shapes[0][:3], None)
+    if len(shapes[0]) != 4 or not fits(shapes[1], shapes[0]) or not fits(shapes[2], of_value):
+        raise ValueError(
+            "`query`, `key` and `value` must have the same shape (batch, tokens, heads, channels), "
+            f"except for the channels of `value`. Received: {shapes=}"
+        )
     return dispatch(
         "simple_attention",
         simple_attention_reference,
@@ -138,18 +143,3 @@ def _length_to_seen(value, mask, causal):
 
 def _root(count, dtype):
     return ops.sqrt(ops.cast(count, full_precision(dtype)))
-
-
-def _check_heads(query, key, value):
-    """Return the arguments as tensors of shape (batch, tokens, heads, channels), and check them."""
-    heads = [as_tensor(x) for x in (query, key, value)]
-    shapes = [tuple(x.shape) for x in heads]
-    four = all(len(shape) == 4 and None not in shape[2:] for shape in shapes)
-    pairs = combinations([shape[:3] for shape in shapes], 2)
-    if not four or not all(starmap(fits, pairs)) or shapes[0][3] != shapes[1][3]:
-        raise ValueError(
-            "`query`, `key` and `value` must have the shape (batch, tokens, heads, channels) with "
-            "known heads and channels, the same except for the channels of `value`. Received: "
-            f"query.shape={shapes[0]}, key.shape={shapes[1]}, value.shape={shapes[2]}"
-        )
-    return heads

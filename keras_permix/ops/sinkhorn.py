@@ -8,7 +8,7 @@ from keras_permix._typing import Tensor
 from keras_permix.ops.dispatch.checks import as_tensor
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference import linear
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import check_integer, check_positive
 
 
 @op
@@ -55,10 +55,8 @@ def sinkhorn(
     scores = as_tensor(scores)
     shape = tuple(scores.shape)
     if len(shape) < 2 or shape[-1] != shape[-2] or not backend.is_float_dtype(scores.dtype):
-        raise ValueError(
-            "`scores` must be floats of shape (..., tokens, tokens). "
-            f"Received: scores.shape={shape}, scores.dtype={scores.dtype}"
-        )
+        received = f"scores.shape={shape}, scores.dtype={scores.dtype}"
+        raise ValueError(f"`scores` must be floats (..., tokens, tokens). Received: {received}")
     return dispatch(
         "sinkhorn",
         linear.sinkhorn,
@@ -70,11 +68,7 @@ def sinkhorn(
 
 
 def check_temperature(temperature):
-    """Return `temperature` if it is a tensor, or a number above 0."""
-    is_number = isinstance(temperature, Real)
-    if not (temperature > 0 if is_number else hasattr(temperature, "dtype")):
-        raise ValueError(
-            "`temperature` must be a number above 0, or a scalar tensor. "
-            f"Received: temperature={temperature!r}"
-        )
-    return temperature
+    """Return `temperature` if it is a tensor, or a positive number."""
+    if hasattr(temperature, "dtype") and not isinstance(temperature, Real):
+        return temperature
+    return check_positive("temperature", temperature)

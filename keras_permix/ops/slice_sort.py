@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.backend.plan import Plan
-from keras_permix.ops.dispatch.checks import check_descending, check_mask, check_sortable
+from keras_permix.ops.dispatch.checks import check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.packing import pack, sorting_order, take_tokens, token_range, unpack
 
@@ -51,8 +51,14 @@ def slice_sort(
         Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
         Discriminative Tasks", 2023, arXiv:2310.17683.
     """
-    x = check_sortable(x)
-    descending = check_descending(descending, x.shape[2])
+    x = check_tokens(x)
+    channels = x.shape[2]
+    given = descending.tolist() if hasattr(descending, "tolist") else descending
+    given = given if isinstance(given, list | tuple) else [given] * channels
+    if len(given) != channels or not all(isinstance(each, bool | np.bool_) for each in given):
+        rule = "`descending` must be a boolean, or one boolean per channel."
+        raise ValueError(f"{rule} Received: {descending=}, {channels=}")
+    descending = tuple(map(bool, given))
     return dispatch(
         "slice_sort",
         slice_sort_reference,

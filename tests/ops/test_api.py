@@ -44,7 +44,6 @@ ERRORS = {
     "group_size large": (ValueError, lambda: ops.group_sort(X, 9), "group_size=9"),
     "align": (ValueError, lambda: ops.group_sort(X, align="both"), "`align`.*'both'"),
     "steps count": (ValueError, lambda: ops.channel_shift(X, (1, 2)), "=2, channels=4"),
-    "steps kind": (TypeError, lambda: ops.channel_shift(X, (0.5,) * 4), "`steps` must be integers"),
     "mask": (ValueError, lambda: ops.slice_sort(X, mask=X[0] > 0), r"`mask`.*\(8, 4\)"),
     "descending": (ValueError, lambda: ops.slice_sort(X, (True, False)), "`descending`"),
     "schedule": (ValueError, lambda: ops.shift_steps("curved", 8, 4), "`schedule`.*'curved'"),

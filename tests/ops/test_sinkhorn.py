@@ -129,18 +129,15 @@ def test_symbolic_calls():
 
 
 WRONG = {
-    "rank": (lambda: ops.sinkhorn(X[0, 0]), r"`scores` must be floats of shape.*\(4,\)"),
-    "square": (lambda: ops.sinkhorn(X), r"`scores` must be floats of shape.*\(2, 12, 4\)"),
+    "rank": (lambda: ops.sinkhorn(X[0, 0]), r"`scores` must be floats.*\(4,\)"),
+    "square": (lambda: ops.sinkhorn(X), r"`scores` must be floats.*\(2, 12, 4\)"),
     "integers": (lambda: ops.sinkhorn(np.eye(3, dtype=int)), "`scores` must be floats.*int"),
     "iterations": (lambda: ops.sinkhorn(np.eye(3), 0), "`iterations` must be a positive.*0"),
-    "temperature": (
-        lambda: ops.sinkhorn(np.eye(3), 1, 0.0),
-        "`temperature` must be a number above 0.*0.0",
-    ),
+    "temperature": (lambda: ops.sinkhorn(np.eye(3), 1, 0.0), "`temperature` must be .*0.0"),
     "no temperature": (lambda: ops.sinkhorn(np.eye(3), 1, "x"), "`temperature` must be .*'x'"),
     "integer tokens": (lambda: ops.sinkhorn_csp(X.astype(int), STEPS, 2), "`x` must be floating"),
     "group size": (lambda: ops.sinkhorn_csp(X, STEPS, 5), "`group_size` must divide.*group_size=5"),
-    "steps": (lambda: ops.sinkhorn_csp(X, (1, 2), 2), "`steps` must .* one integer per channel"),
+    "steps": (lambda: ops.sinkhorn_csp(X, (1, 2), 2), "`steps` must .*=2, channels=4"),
 }
 
 

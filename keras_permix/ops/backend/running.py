@@ -139,7 +139,6 @@ def module(file):
     """Import the module `file` of the current backend."""
     if name() not in BACKENDS:
         raise ValueError(
-            "keras_permix requires the Keras backend 'jax', 'tensorflow' or 'torch'. "
-            f"Received: KERAS_BACKEND={name()!r}"
+            f"`KERAS_BACKEND` must be one of {BACKENDS}. Received: KERAS_BACKEND={name()!r}"
         )
     return import_module(f"keras_permix.ops.backend.{name()}.{file}")

@@ -150,7 +150,15 @@ def _choose(call, candidates, implementation):
     """Return the name of the implementation, or None if it is chosen at run time."""
     wanted = implementation or _forced(candidates)
     if wanted is not None:
-        return _check_wanted(wanted, candidates, call)
+        check_choice("implementation", wanted, (*candidates, REFERENCE))
+        if wanted == REFERENCE:
+            return REFERENCE
+        if objection := candidates[wanted].objection(call):
+            raise ValueError(
+                f"The implementation {wanted!r} does not support this call of `{call.op}`: "
+                f"{objection}. Received: {call}"
+            )
+        return None if candidates[wanted].doubt(call) else wanted
     for name, candidate in candidates.items():
         if not candidate.objection(call):
             return None if candidate.doubt(call) else name
@@ -164,21 +172,6 @@ def _forced(candidates):
     names = {each.name for each in NATIVE.IMPLEMENTATIONS}
     check_choice(VARIABLE, FORCED, sorted({REFERENCE, *names}))
     return FORCED if FORCED in (*candidates, REFERENCE) else None
-
-
-def _check_wanted(wanted, candidates, call):
-    check_choice("implementation", wanted, (*candidates, REFERENCE))
-    candidate = candidates.get(wanted)
-    if candidate is None:
-        return wanted
-    objection = candidate.objection(call)
-    if objection:
-        raise ValueError(
-            f"The implementation {wanted!r} does not support this call of `{call.op}`: "
-            f"{objection}. Set `implementation=None` and unset {VARIABLE} to select another "
-            f"automatically. Received: {call}"
-        )
-    return None if candidate.doubt(call) else wanted
 
 
 @dataclass(frozen=True)

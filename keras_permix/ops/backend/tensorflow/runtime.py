@@ -15,12 +15,9 @@ def has_data(x):
 
 
 def require(x, holds, message, size):
-    """Return `x`, or raise an error with the message and the size.
-
-    XLA omits assertions, but it compiles for known sizes and rejects invalid reshapes. If the check
-    fails, `x` is therefore reshaped to one token too few.
-    """
+    """Return `x`, or raise an error with the message and the size when the graph runs."""
     with tf.control_dependencies([tf.debugging.Assert(holds, [message, size])]):
+        # XLA omits assertions, but rejects a reshape to one token too few.
         batch, tokens, *others = tf.unstack(tf.shape(x))
         tokens -= tf.cast(tf.logical_not(holds), tokens.dtype)
         checked = tf.reshape(x, (batch, tokens, *others))

@@ -61,11 +61,8 @@ def at_hand(x):
 
 
 def require(x, holds, message, size):
-    """Return `x`, or raise an error for the traced sizes.
-
-    Exported programs do not check other sizes.
-    """
-    if not bool(holds):
+    """Return `x`, or raise an error for the traced sizes, the only ones that are checked."""
+    if not holds:
         raise ValueError(f"{message}{int(size)}")
     return x
 
