@@ -49,11 +49,7 @@ CUSTOM = "custom"  # the name of a layer outside `MIXERS`
 
 
 def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
-    """Check a mixer and return it as a dict of plain values.
-
-    A mixer is a name of `MIXERS`, a dict with that `"name"` and arguments of its layer, or a layer.
-    A layer outside `MIXERS` becomes `{"name": "custom", "config": …}` with its serialized config.
-    """
+    """Return a mixer, given as a name, a dict with a `"name"`, or a layer, as a dict."""
     if isinstance(spec, keras.layers.Layer):
         return _spec_of_layer(spec)
     if isinstance(spec, dict) and spec.get("name") == CUSTOM:
@@ -64,32 +60,29 @@ def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
 def _spec_of_layer(layer):
     names = [name for name, mixer in MIXERS.items() if mixer.layer is type(layer)]
     if not names:
-        return {"name": CUSTOM, "config": plain(serialize_unbuilt(layer))}
+        return {"name": CUSTOM, "config": plain(serialize_unbuilt(layer))}  # not in `MIXERS`
     name = next((name for name in names if not MIXERS[name].defaults), names[0])
     config = {key: value for key, value in layer.get_config().items() if key in arguments_of(name)}
     return {**config, "name": name}
 
 
 def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:
-    """Check a mixer as `check_mixer` does; `None` selects the default of the model."""
+    """Return a mixer as a dict, or `None` for the default of the model."""
     return None if spec is None else check_mixer(spec)
 
 
 def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = check_mixer) -> Any:
-    """Check the mixers of a model by `check`, and return one if all are the same, else a list.
+    """Return the mixer of all blocks, or a list of one per block, checked by `check`.
 
-    `specs` is a mixer for all blocks, a list or tuple of one per block, or a function from the
-    index of a block to its mixer.
+    `specs` may also be a function from the index of a block to its mixer.
     """
     if callable(specs) and not isinstance(specs, keras.layers.Layer):
         specs = [specs(index) for index in range(num_layers)]
     if not isinstance(specs, list | tuple):
         return check(specs)
     if len(specs) != num_layers:
-        raise ValueError(
-            "`mixer` must be one mixer for all blocks, or a list of one per block. "
-            f"Received: {len(specs)} in mixer={specs!r}, num_layers={num_layers}"
-        )
+        rule = f"`mixer` must be one mixer, or a list of {num_layers}, one per block."
+        raise ValueError(f"{rule} Received: mixer={specs!r}")
     specs = [check(spec) for spec in specs]
     return specs[0] if all(spec == specs[0] for spec in specs) else specs
 
@@ -161,8 +154,5 @@ def _inner(inner_dim, known, spec):
         return {}
     heads = spec.get("num_heads", known["num_heads"].default)
     if inner_dim % heads:
-        raise ValueError(
-            "`num_heads` must divide `inner_dim`. "
-            f"Received: num_heads={heads}, inner_dim={inner_dim}"
-        )
+        raise ValueError(f"`num_heads` must divide {inner_dim=}. Received: num_heads={heads}")
     return {"head_dim": inner_dim // heads}

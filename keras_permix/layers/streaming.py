@@ -34,10 +34,7 @@ class Streaming:
                 the number of tokens.
         """
         if not self.built:
-            raise ValueError(
-                "`initial_state` requires a built layer. Call the layer or its `build` first. "
-                f"Received: built={self.built}"
-            )
+            raise ValueError("`initial_state` requires a built layer. Received: built=False")
         return self.make_state(batch_size)
 
     def step(self, token: Tensor, state: Any, mask: Mask = None) -> tuple[Tensor, Any]:

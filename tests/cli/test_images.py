@@ -230,7 +230,7 @@ def test_evaluate_with_wrong_channels_exits_with_error(monkeypatch, capsys, pixe
     dataset = Dataset("gray", gray, gray, ("red", "green", "blue"))
     monkeypatch.setattr(data, "load_images", lambda *args, **kwargs: dataset)
     assert main(["evaluate", "cspvit/test", "--data", "gray"]) == 2
-    assert "(batch, height, width, 3), channels last." in capsys.readouterr().err
+    assert "(batch, height, width, 3)." in capsys.readouterr().err
 
 
 def test_evaluate_preset_of_tfds_data(monkeypatch, tmp_path, capsys, pixels):

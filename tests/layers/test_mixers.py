@@ -57,7 +57,7 @@ def test_dict_overrides_projection_arguments():
     spec = {"name": "attention", "num_heads": 2, "head_dim": 3, "use_qkv_bias": True}
     layer = make_mixer(spec, inner_dim=24, use_bias=False)
     assert (layer.head_dim, layer.use_qkv_bias, layer.use_output_bias) == (3, True, False)
-    with pytest.raises(ValueError, match="`num_heads` must divide.*num_heads=8, inner_dim=20"):
+    with pytest.raises(ValueError, match="`num_heads` must divide inner_dim=20.*num_heads=8"):
         make_mixer("attention", inner_dim=20)
 
 

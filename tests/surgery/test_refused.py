@@ -136,7 +136,7 @@ def with_lora():
     [
         (with_lora, ValueError, "`model` must not be quantized or have LoRA"),
         (lambda: tiny("Graphormer"), ValueError, "`mixer` must be one of .*attention.*slice_sort"),
-        (lambda: tiny("MEGA", causal=True), ValueError, "`causal` and `chunk_size` require"),
+        (lambda: tiny("MEGA", causal=True), ValueError, "`mixer` must be an attention function"),
         (lambda: called(Hidden), ValueError, "(?s)self.attention = .*in neither an attribute nor"),
         (cross, TypeError, "`value` must be the same object"),
         (causal, TypeError, "`use_causal_mask` must be False"),

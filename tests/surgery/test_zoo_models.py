@@ -123,5 +123,5 @@ def test_graphormer():
 @pytest.mark.once
 def test_one_mixer_per_block_or_one_for_all():
     assert tiny("ViT", mixer=["csp", "csp"]).get_config()["mixer"] == {"name": "csp"}
-    with pytest.raises(ValueError, match="`mixer` must be one mixer for all blocks.*num_layers=2"):
+    with pytest.raises(ValueError, match="`mixer` must be one mixer, or a list of 2.*csp"):
         tiny("ViT", mixer=["csp"])

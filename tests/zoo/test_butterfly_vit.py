@@ -102,10 +102,10 @@ def test_new_image_size_scales_shifts_within_blocks(fixed, tmp_path):
     [
         (dict(heads=2), r"ButterflyViT accepts.*Did you mean `num_heads`\?"),
         (dict(num_layers=0), "`num_layers` must be a positive integer.*num_layers=0"),
-        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
+        (dict(num_heads=3), "`num_heads` must divide the input width.*num_heads=3"),
         (dict(num_heads=0), "`num_heads` must be a positive integer.*num_heads=0"),
         (dict(mlp_dim=None), "`mlp_dim` must be a positive integer.*mlp_dim=None"),
-        (dict(block_size=3), "Blocks must divide the size.*block=3"),
+        (dict(block_size=3), "`block` must divide the size.*block=3"),
         (dict(block_size=1), "`block_size` must be an integer of at least 2.*=1"),
         (dict(random_order=-1), "`seed` must be an integer of at least 0.*-1"),
         (dict(patch_size=3), "`patch_size` must divide `image_size`.*=3"),

@@ -192,7 +192,7 @@ def test_load_preset_with_new_image_size_and_head():
             dict(layer_norm_epsilon="x"),
             "`layer_norm_epsilon` must be a positive number.*'x'",
         ),
-        ("ButterflyMixer", dict(mlp="butterfly_linear"), "requires a square number of channels.*8"),
+        ("ButterflyMixer", dict(mlp="butterfly_linear"), "channels must be a square.*8"),
         ("ButterflyMixer", dict(image_size=2), "`block_size` must be an integer of at least 2.*1"),
         (
             "PatchOnlyMLPMixer",

@@ -172,7 +172,7 @@ def test_with_variant_adds_but_never_drops_projection():
         (dict(num_layers=0), "`num_layers` must be a positive integer.*0"),
         (dict(num_segments=0), "`num_segments` must be .*0"),
         (dict(dropout=1.0), r"`dropout` must be in \[0, 1\).*1.0"),
-        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3"),
+        (dict(num_heads=3), "`num_heads` must divide the input width.*num_heads=3"),
         (dict(use_segments=True, pairs=True), "`use_segments` must be False.*pairs=True"),
         (dict(use_segments=True, num_segments=None), "without `num_segments`.*num_segments=None"),
     ],

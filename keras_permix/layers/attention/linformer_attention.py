@@ -59,21 +59,17 @@ class LinformerAttention(SelfAttention):
         super().build(input_shape)
         tokens = self._tokens_shape(input_shape)[1]
         if self.max_sequence_length is None and tokens is None:
-            raise ValueError(
-                "`max_sequence_length` must be given if the number of tokens is unknown. "
-                f"Received: max_sequence_length=None, input_shape={tuple(input_shape)}"
-            )
+            rule = "`max_sequence_length` must be set if the number of tokens is unknown."
+            raise ValueError(f"{rule} Received: max_sequence_length=None")
         shape = (self.max_sequence_length or tokens, self.mixtures)
         normal = keras.initializers.RandomNormal(stddev=self.mixtures**-0.5)
         self.key_mixer = self.add_weight(shape, normal, name="key_mixer")
         self.value_mixer = self.add_weight(shape, normal.clone(), name="value_mixer")
 
     def attend(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-        if query.shape[1] is not None and query.shape[1] > self.key_mixer.shape[0]:
-            raise ValueError(
-                "The number of tokens must not exceed `max_sequence_length`. Received: "
-                f"{query.shape[1]} tokens, max_sequence_length={self.key_mixer.shape[0]}"
-            )
+        if (query.shape[1] or 0) > self.key_mixer.shape[0]:
+            rule = f"The number of tokens must be at most {self.key_mixer.shape[0]}."
+            raise ValueError(f"{rule} Received: {query.shape[1]} tokens")
         if mask is not None:
             real = visible_keys(ops.cast(mask, "bool"))[:, :, None, None]
             key, value = (ops.where(real, x, ops.zeros_like(x)) for x in (key, value))

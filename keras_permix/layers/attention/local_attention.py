@@ -6,7 +6,6 @@ import keras
 from keras import ops
 
 from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
-from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.masks import clean_padding
 from keras_permix.layers.parts.wrappers import flatten_map, unflatten_map
 from keras_permix.ops.reference.packing import cut, join
@@ -62,15 +61,11 @@ class LocalAttention(SoftmaxAttention):
         tokens, mask = flatten_map(inputs, mask)
         return self._samples(super().attention_maps(*self._cut(tokens, mask)), tokens)
 
-    _check_attention_mask = MixingLayer._check_attention_mask  # Raise for attention masks.
-
     def tokens_per_block(self, tokens: Any) -> int:
         """Return the size of a block for a sequence of `tokens` tokens."""
         if self.block_size is None and tokens is None:
-            raise ValueError(
-                "`block_size` must be given if the number of tokens is unknown. "
-                "Received: block_size=None"
-            )
+            rule = "`block_size` must be set if the number of tokens is unknown."
+            raise ValueError(f"{rule} Received: block_size=None")
         return self.block_size or root_block(tokens)
 
     def _cut(self, inputs, mask):

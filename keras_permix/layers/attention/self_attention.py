@@ -36,17 +36,12 @@ class SelfAttention(MixingLayer):
     def build(self, input_shape: Shape) -> None:
         width = self._tokens_shape(input_shape)[-1]
         if self.head_dim is None and width % self.num_heads:
-            raise ValueError(
-                "`num_heads` must divide the width of the input if `head_dim` is None. "
-                f"Received: num_heads={self.num_heads}, input_shape={tuple(input_shape)}"
-            )
+            rule = f"`num_heads` must divide the input width {width} if `head_dim` is None."
+            raise ValueError(f"{rule} Received: num_heads={self.num_heads}")
         inner = self.num_heads * (self.head_dim or width // self.num_heads)
         if not self.use_output_projection and inner != width:
-            raise ValueError(
-                "Without an output projection `num_heads` * `head_dim` must equal the width of the "
-                f"input. Received: num_heads={self.num_heads}, head_dim={self.head_dim}, "
-                f"input_shape={tuple(input_shape)}"
-            )
+            rule = "`num_heads` * `head_dim` must be the input width without an output projection."
+            raise ValueError(f"{rule} Received: num_heads * head_dim={inner}, {width=}")
         self.qkv_dense = self._dense("qkv", 3 * inner, input_shape, use_bias=self.use_qkv_bias)
         if self.use_output_projection:
             merged_shape = (*input_shape[:-1], inner)

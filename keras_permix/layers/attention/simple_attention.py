@@ -69,10 +69,8 @@ class SimpleAttention(Streaming, SelfAttention):
 
     def make_state(self, batch_size: int) -> dict[str, Tensor]:
         if not self.causal or self.scale == "length":
-            raise ValueError(
-                "`initial_state` requires causal=True, and scale='valid' or None, because the "
-                f"total length is unknown. Received: causal={self.causal}, scale={self.scale!r}"
-            )
+            rule = "`initial_state` requires causal=True, and scale='valid' or None."
+            raise ValueError(f"{rule} Received: causal={self.causal}, scale={self.scale!r}")
         head_dim = self.qkv_dense.units // (3 * self.num_heads)
         shape = (batch_size, self.num_heads, head_dim, head_dim)
         return {

@@ -8,11 +8,9 @@ from keras import ops
 
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.attention.self_attention import SelfAttention
-from keras_permix.layers.mixing.token_mixer import shape_of
 from keras_permix.layers.parts.masks import masked_softmax, visible_keys
 from keras_permix.layers.parts.wrappers import flatten_map, make_dropout, unflatten_map
 from keras_permix.ops.reference.linear import full_precision
-from keras_permix.utils.checks import fits
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -115,17 +113,6 @@ class SoftmaxAttention(SelfAttention):
         query, key, _ = self.split_heads(tokens, mask)
         visible = _visible(tokens, mask, attention_mask, use_causal_mask)
         return softmax_weights(query, key, visible)
-
-    def _check_attention_mask(self, mask, shape):
-        batch, tokens, _ = self._tokens_shape(shape)
-        maps = (tokens, tokens), (batch, tokens, tokens), (batch, self.num_heads, tokens, tokens)
-        if not any(fits(shape_of(mask), expected, broadcasts=True) for expected in maps):
-            raise ValueError(
-                "`attention_mask` must have the shape (batch, heads, tokens, tokens), (batch, "
-                "tokens, tokens) or (tokens, tokens), or 1 for an axis to broadcast. "
-                f"Received: attention_mask.shape={shape_of(mask)}, inputs.shape={tuple(shape)}, "
-                f"num_heads={self.num_heads}"
-            )
 
 
 def _visible(inputs, mask, attention_mask, causal):

@@ -60,19 +60,13 @@ class MLPMixerBlock(Composite):
         self.supports_masking = False
         self._store(locals(), mlp=("dense", "butterfly", "butterfly_linear"))
         if mlp != "dense" and (tokens_mlp_dim or channels_mlp_dim):
-            raise ValueError(
-                '`tokens_mlp_dim` and `channels_mlp_dim` require `mlp="dense"`; with butterflies, '
-                f"set `expansion`. Received: mlp={mlp!r}, tokens_mlp_dim={tokens_mlp_dim}, "
-                f"channels_mlp_dim={channels_mlp_dim}"
-            )
+            rule = "`tokens_mlp_dim` and `channels_mlp_dim` require mlp='dense'."
+            raise ValueError(f"{rule} Received: {mlp=}, {tokens_mlp_dim=}, {channels_mlp_dim=}")
 
     def build(self, input_shape: tuple) -> None:
         batch, tokens, width = self._tokens_shape(input_shape, maps=False)
         if tokens is None:
-            raise ValueError(
-                "MLPMixerBlock requires a known number of tokens. "
-                f"Received: input_shape={tuple(input_shape)}"
-            )
+            raise ValueError(f"The number of tokens must be known. Received: {input_shape=}")
         self.input_spec = keras.InputSpec(ndim=3, axes={1: tokens})
         self.token_norm = self._norm("token_norm", input_shape)
         self.channel_norm = self._norm("channel_norm", input_shape)

@@ -72,10 +72,8 @@ class BlockDense(Composite):
     def build(self, input_shape: Shape) -> None:
         channels = input_shape[self.axis]
         if not channels or channels % self.blocks:
-            raise ValueError(
-                "`blocks` must divide the number of channels, which must be known, and 1 or more. "
-                f"Received: blocks={self.blocks}, input_shape={tuple(input_shape)}"
-            )
+            rule = "`blocks` must divide the number of channels."
+            raise ValueError(f"{rule} Received: blocks={self.blocks}, {channels=}")
         width = channels // self.blocks
         limit = math.sqrt(6 / (width + self.units))
         uniform = keras.initializers.RandomUniform(-limit, limit)

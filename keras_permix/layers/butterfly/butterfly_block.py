@@ -98,8 +98,7 @@ class ButterflyBlock(MixingLayer):
         return ops.moveaxis(x, 1, self.axis)
 
     def _check_mask(self, mask, shape):
-        """Check masks of sequences; `block` checks those of other shapes."""
-        if len(shape) == 3:
+        if len(shape) == 3:  # `block` checks masks of other inputs
             super()._check_mask(mask, shape)
 
     def _cut_mask(self, mask, inputs):
@@ -115,10 +114,8 @@ class ButterflyBlock(MixingLayer):
         """Return the shape that the layer receives, and the axis that is cut."""
         rank = len(input_shape)
         if self.axis not in range(-rank, rank) or self.axis % rank == 0:
-            raise ValueError(
-                "`axis` must be an axis of the input other than the batch axis. "
-                f"Received: axis={self.axis}, input_shape={tuple(input_shape)}"
-            )
+            rule = "`axis` must be an axis of the input, except that of the batch."
+            raise ValueError(f"{rule} Received: axis={self.axis}, {input_shape=}")
         axis = self.axis % rank
         if input_shape[axis] is not None:
             butterfly_stages(input_shape[axis], self.block_size)

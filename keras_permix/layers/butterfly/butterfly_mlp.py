@@ -179,10 +179,8 @@ class ButterflyLinearMLP(Composite):
         channels = input_shape[-1] or 0
         side = math.isqrt(channels)
         if side < 2 or side**2 != channels:
-            raise ValueError(
-                "ButterflyLinearMLP requires a square number of channels, at least 4. "
-                f"Received: input_shape={tuple(input_shape)}"
-            )
+            rule = "The number of channels must be a square, at least 4."
+            raise ValueError(f"{rule} Received: {channels=}")
         wide, policy = side * self.expansion, self.dtype_policy
         gather = dict(axis=0, dtype=policy)
         spread = dict(use_bias=False, **gather)

@@ -56,11 +56,9 @@ class PositionEmbedding(Composite):
     def build(self, input_shape: Shape) -> None:
         _, given, width = self._tokens_shape(input_shape, maps=False)
         tokens = given if self.max_tokens is None else self.max_tokens
-        if tokens is None or (given or 0) > tokens:
-            raise ValueError(
-                "PositionEmbedding requires a known number of tokens, at most `max_tokens`. "
-                f"Received: input_shape={tuple(input_shape)}, max_tokens={self.max_tokens}"
-            )
+        if tokens is None:
+            rule = "`max_tokens` must be set if the number of tokens is unknown."
+            raise ValueError(f"{rule} Received: max_tokens=None")
         has_class_token = self.use_class_token or self.keep_unused
         initializer = keras.initializers.TruncatedNormal(stddev=0.02)
         self.table = self.add_weight(

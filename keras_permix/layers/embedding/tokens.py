@@ -95,12 +95,9 @@ class TokenEmbedding(Composite):
             self.table = table[-rows:].astype("float32")
 
     def call(self, tokens: Any) -> Any:
-        if tokens.shape[1] is not None and tokens.shape[1] > self.max_sequence_length:
-            raise ValueError(
-                "The number of tokens must not exceed `max_sequence_length`. "
-                f"Received: tokens.shape={tuple(tokens.shape)}, "
-                f"max_sequence_length={self.max_sequence_length}"
-            )
+        if (tokens.shape[1] or 0) > self.max_sequence_length:
+            rule = f"`tokens` must have at most max_sequence_length={self.max_sequence_length} ids."
+            raise ValueError(f"{rule} Received: tokens.shape={tuple(tokens.shape)}")
         x = self.embedding(tokens)
         if self.use_class_token:
             x = prepend(self.class_token, x)

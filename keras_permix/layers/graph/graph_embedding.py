@@ -128,10 +128,7 @@ class GraphormerBias(Composite):
         self.supports_masking = False
         self._store(locals(), edges=EDGES)
         if hop_tables is not None and hop_tables < max_hops:
-            raise ValueError(
-                "`hop_tables` must be at least `max_hops`. "
-                f"Received: hop_tables={hop_tables}, max_hops={max_hops}"
-            )
+            raise ValueError(f"`hop_tables` must be at least {max_hops=}. Received: {hop_tables=}")
 
     def build(self, input_shape: dict[str, Any]) -> None:
         edge_features, heads = input_shape[EDGES[self.edges]][-1], self.num_heads

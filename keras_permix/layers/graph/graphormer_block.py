@@ -33,10 +33,8 @@ class GraphAttention(Composite):
     def build(self, tokens_shape, bias_shape):
         width = self._tokens_shape(tokens_shape, maps=False)[-1]
         if width % self.num_heads:
-            raise ValueError(
-                "`num_heads` must divide the width of the tokens. "
-                f"Received: num_heads={self.num_heads}, tokens.shape={tuple(tokens_shape)}"
-            )
+            rule = f"`num_heads` must divide the width {width} of the tokens."
+            raise ValueError(f"{rule} Received: num_heads={self.num_heads}")
         stddev = initial_stddev(self.num_layers)
         for name in self.projections:
             setattr(self, f"{name}_dense", self._dense(name, width, tokens_shape, stddev=stddev))

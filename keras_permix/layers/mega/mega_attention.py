@@ -73,22 +73,15 @@ class MegaAttention(Composite):
         self.gamma = self.add_weight(shape=(2, width), initializer=normal(), name="gamma")
         self.beta = self.add_weight(shape=(2, width), initializer="zeros", name="beta")
         if self.position_bias == "rotary":
-            if width % 2:
-                raise ValueError(
-                    "`position_bias='rotary'` requires an even `shared_dim`. "
-                    f"Received: shared_dim={width}"
-                )
             self.bias_a = self.add_weight(shape=(width,), initializer=normal(), name="bias_a")
             self.bias_b = self.add_weight(shape=(width,), initializer=normal(), name="bias_b")
         else:
             self.longest = self.chunk_size or self.max_sequence_length or shared_shape[1]
             if not self.longest:
-                raise ValueError(
-                    "A simple position bias requires `max_sequence_length` or `chunk_size` if the "
-                    "number of tokens is unknown or 0. For `MegaBlock`, pass "
-                    "`attention={'max_sequence_length': …}`. Received: "
-                    f"tokens={shared_shape[1]}, max_sequence_length={self.max_sequence_length}"
+                rule = (
+                    "`max_sequence_length` or `chunk_size` must be set for a simple position bias."
                 )
+                raise ValueError(f"{rule} Received: tokens={shared_shape[1]}")
             shape = (2 * self.longest - 1,)
             self.bias_table = self.add_weight(shape=shape, initializer=normal(), name="bias_table")
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
@@ -100,7 +93,12 @@ class MegaAttention(Composite):
         size = self.chunk_size or length
         size = min(length, size) if isinstance(length, int) else ops.minimum(length, size)
         missing = -length % size
-        shared = self._check_length(shared, length, missing)
+        if self.chunk_size is None and self.position_bias == "simple":
+            rule = f"The number of tokens must be at most max_sequence_length={self.longest}."
+            shared = require(shared, length <= self.longest, f"{rule} Received: tokens=", length)
+        elif self.chunk_size is not None and not self.ragged:
+            rule = f"chunk_size={self.chunk_size} must divide the number of tokens unless `ragged`."
+            shared = require(shared, missing == 0, f"{rule} Received: tokens=", length)
         if mask is None and self.ragged and (ops.is_tensor(missing) or missing):
             mask = ops.ones_like(shared[..., 0], dtype="bool")
         shared, values = cut(shared, size), cut(values, size)
@@ -119,10 +117,7 @@ class MegaAttention(Composite):
         """
         size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
         if size is None:
-            raise ValueError(
-                "`initial_state` requires `max_sequence_length` or `chunk_size`. "
-                "Received: max_sequence_length=None, chunk_size=None"
-            )
+            raise ValueError("`initial_state` requires `max_sequence_length` or `chunk_size`.")
         widths = {"keys": self.gamma.shape[-1], "values": self.values_width}
         state = {
             name: ops.zeros((batch_size, size, width), self.compute_dtype)
@@ -135,10 +130,8 @@ class MegaAttention(Composite):
         size, position, new = state["keys"].shape[1], state["position"], shared.shape[1]
         known = not ops.is_tensor(position) or running.has_data(position)
         if self.chunk_size is None and known and position + new > size:
-            raise ValueError(
-                "Without `chunk_size`, attention supports at most `max_sequence_length` tokens. "
-                f"Received: max_sequence_length={size}, tokens={position + new}"
-            )
+            rule = f"Without `chunk_size`, the stream must have at most {size} tokens."
+            raise ValueError(f"{rule} Received: tokens={position + new}")
         outputs = []
         for start in range(0, new, size):
             piece = slice(start, start + size)
@@ -165,23 +158,6 @@ class MegaAttention(Composite):
     def _queries_and_keys(self, shared):
         gamma, beta = (ops.cast(weight, shared.dtype) for weight in (self.gamma, self.beta))
         return tuple(shared * gamma[i] + beta[i] for i in range(2))
-
-    def _check_length(self, shared, length, missing):
-        """Check the number of tokens, at run time if it is unknown while TensorFlow traces."""
-        if self.chunk_size is not None:
-            rule = (
-                "`chunk_size` must divide the number of tokens; "
-                "`ragged=True` allows a shorter last chunk. "
-                f"Received: chunk_size={self.chunk_size}, tokens="
-            )
-            return shared if self.ragged else require(shared, missing == 0, rule, length)
-        if self.position_bias == "rotary":
-            return shared
-        rule = (
-            "A simple position bias supports at most `max_sequence_length` tokens. "
-            f"Received: max_sequence_length={self.longest}, tokens="
-        )
-        return require(shared, length <= self.longest, rule, length)
 
     def _sees(self, mask, size):
         """Return the mask of keys per query, broadcastable to (batch, chunks, queries, keys)."""

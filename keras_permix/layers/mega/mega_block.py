@@ -121,20 +121,16 @@ class MegaBlock(Streaming, Composite):
     def _make_ema(self):
         arguments = {"bidirectional": not self.causal, **self.average}
         if self.causal and arguments["bidirectional"]:
-            raise ValueError(
-                "`average` must not set `bidirectional=True` in a causal block. "
-                f"Received: causal=True, average={self.average}"
-            )
+            rule = "`average` must not set `bidirectional=True` in a causal block."
+            raise ValueError(f"{rule} Received: average={self.average}")
         return DampedEMA(**arguments, dtype=self.dtype_policy, name="ema")
 
     def _make_attention(self):
         """Return the attention, or None if no attention weights are wanted."""
         chunk_size = self.attention_arguments.get("chunk_size")
         if not self.attends and (self.causal or chunk_size is not None):
-            raise ValueError(
-                "`causal` and `chunk_size` require an attention function as `mixer`. "
-                f"Received: mixer={self.mixer}, causal={self.causal}, chunk_size={chunk_size}"
-            )
+            rule = "`mixer` must be an attention function for `causal` and `chunk_size`."
+            raise ValueError(f"{rule} Received: mixer={self.mixer}")
         attention = MegaAttention(
             function=self.mixer if self.attends else "softmax",
             causal=self.causal,
@@ -197,8 +193,7 @@ class MegaBlock(Streaming, Composite):
     def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
         if mask is not None:
             raise ValueError(
-                "MegaBlock does not support masks in streams: `mask` must be None. "
-                f"Received: mask.shape={tuple(mask.shape)}"
+                f"`mask` must be None in streams. Received: mask.shape={tuple(mask.shape)}"
             )
         x = self._begin(tokens, None)
         averaged, average = self.ema.chunk(x, state["average"])

@@ -1,5 +1,6 @@
 """Shift and sort tokens channel by channel (CSP), also in a differentiable relaxation."""
 
+from operator import index
 from typing import Any
 
 import keras
@@ -9,8 +10,7 @@ from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
 from keras_permix.ops.shift_steps import SCHEDULES, Shift, check_steps
-from keras_permix.ops.sinkhorn import check_temperature
-from keras_permix.utils.checks import ALIGNMENTS, check_choice, check_integer
+from keras_permix.utils.checks import ALIGNMENTS, check_choice, check_integer, check_positive
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -80,13 +80,8 @@ class CSP(TokenMixer):
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
         if isinstance(shift, str):
             check_choice("shift", shift, SCHEDULES)
-        elif np.ndim(shift) != 1:
-            raise ValueError(
-                f"`shift` must be one of {tuple(SCHEDULES)}, or hold one step per inner channel. "
-                f"CSP has no `num_heads` and `key_dim`. Received: {group_size=}, {shift=}"
-            )
         else:
-            shift = np.asarray(shift).tolist()
+            shift = [index(step) for step in shift]
         self._store(locals(), align=ALIGNMENTS)
 
     def build(self, input_shape: Shape) -> None:
@@ -94,12 +89,8 @@ class CSP(TokenMixer):
         _, tokens, width = self._tokens_shape(input_shape)
         channels: Any = self.inner_dim or width
         if tokens and self.group_size and tokens % self.group_size and not self.ragged:
-            raise ValueError(
-                "`group_size` must divide the number of tokens, including a class token. Set "
-                "`ragged=True` (for models, `mixer={'name': 'csp', 'ragged': True}`) to allow a "
-                "shorter last group, or choose another `group_size`, size or pooling. "
-                f"Received: group_size={self.group_size}, input_shape={tuple(input_shape)}"
-            )
+            rule = "`group_size` must divide the tokens with the class token, unless `ragged=True`."
+            raise ValueError(f"{rule} Received: group_size={self.group_size}, {tokens=}")
         shift = self.shift
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._facts())
@@ -163,7 +154,7 @@ class SinkhornCSP(CSP):
     def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:
         super().__init__(align="reference", **kwargs)
         self.iterations = check_integer("iterations", iterations)
-        check_temperature(temperature)
+        temperature = check_positive("temperature", temperature)
         self.temperature = self.add_weight(
             shape=(),
             initializer=keras.initializers.Constant(temperature),

@@ -35,24 +35,17 @@ class MixingLayer(Composite):
         # Keras converts arguments separately, so `call` cannot compare their identity.
         for name, given in (("value", value), ("key", key)):
             if given is not None and given is not query:
-                raise TypeError(
-                    f"{type(self).__name__} mixes the tokens of one tensor: `{name}` must be the "
-                    "same object as `query`, or None. Pass masks by name. "
-                    f"Received: {name}={_describe(given)}"
-                )
+                rule = f"`{name}` must be the same object as `query`, or None. Pass masks by name."
+                raise TypeError(f"{rule} Received: {name}.shape={shape_of(given)}")
         if mask is not None:
             self._check_mask(mask, query.shape)
             kwargs["mask"] = mask
         if attention_mask is not None:
-            self._check_attention_mask(attention_mask, query.shape)
             kwargs["attention_mask"] = attention_mask
         if use_causal_mask and not self.is_causal:
             if "use_causal_mask" not in signature(self.call).parameters:
-                raise TypeError(
-                    f"{type(self).__name__} is not causal, so `use_causal_mask` must be False. "
-                    "Use `CausalCSP`, `SimpleAttention(causal=True)`, `SoftmaxAttention` or "
-                    "`DampedEMA`. Received: use_causal_mask=True"
-                )
+                rule = f"`use_causal_mask` must be False: {type(self).__name__} is not causal."
+                raise TypeError(f"{rule} Received: use_causal_mask=True")
             kwargs["use_causal_mask"] = True
         return super().__call__(query, **kwargs)
 
@@ -61,17 +54,8 @@ class MixingLayer(Composite):
         found = shape_of(mask)
         batch, tokens, _ = self._tokens_shape(shape)
         if not (fits(found, (batch, tokens)) or fits(found, tuple(shape[:-1]))):
-            raise ValueError(
-                "`mask` must have the shape (batch, tokens) of the input, or that of its map. "
-                f"Received: mask.shape={found}, inputs.shape={tuple(shape)}"
-            )
-
-    def _check_attention_mask(self, mask, shape):
-        raise TypeError(
-            f"{type(self).__name__} does not support `attention_mask`, since it computes no "
-            "attention map. Use `mask` (batch, tokens) to mask padding. "
-            f"Received: attention_mask={_describe(mask)}"
-        )
+            rule = "`mask` must have the shape (batch, tokens) of the input, or that of its map."
+            raise ValueError(f"{rule} Received: mask.shape={found}, inputs.shape={tuple(shape)}")
 
 
 class TokenMixer(MixingLayer):
@@ -100,11 +84,8 @@ class TokenMixer(MixingLayer):
         inner = self.inner_dim or width
         projects = self.use_value_projection and self.use_output_projection
         if not projects and inner != width:
-            missing = "an output" if self.use_value_projection else "a value"
-            raise ValueError(
-                f"Without {missing} projection `inner_dim` must equal the width of the input. "
-                f"Received: inner_dim={inner}, input_shape={tuple(input_shape)}"
-            )
+            rule = f"`inner_dim` must be the input width {width} without both projections."
+            raise ValueError(f"{rule} Received: inner_dim={inner}")
         if self.use_value_projection:
             self.value_dense = self._dense(
                 "value", inner, input_shape, use_bias=self.use_value_bias
@@ -127,7 +108,3 @@ class TokenMixer(MixingLayer):
 def shape_of(mask):
     """Return the shape of a mask, which may be a list."""
     return tuple(mask.shape if hasattr(mask, "shape") else np.shape(mask))
-
-
-def _describe(given):
-    return f"a tensor of shape {tuple(given.shape)}" if hasattr(given, "shape") else repr(given)

@@ -124,11 +124,9 @@ class Composite(keras.layers.Layer):
     def _tokens_shape(self, shape, maps=True):
         """Return the shape (batch, tokens, channels) of tokens or a map, with known channels."""
         if len(shape) not in ((3, 4) if maps else (3,)) or shape[-1] is None:
-            or_maps = ", or maps of shape (batch, rows, columns, channels)," if maps else ""
-            raise ValueError(
-                f"{type(self).__name__} expects tokens of shape (batch, tokens, channels){or_maps} "
-                f"with known channels. Received: input_shape={tuple(shape)}"
-            )
+            or_map = " or (batch, rows, columns, channels)" if maps else ""
+            rule = f"The input must have the shape (batch, tokens, channels){or_map}."
+            raise ValueError(f"{rule} Received: input_shape={tuple(shape)}")
         sides = shape[1:-1]
         return (shape[0], None if None in sides else prod(sides), shape[-1])
 
@@ -249,9 +247,7 @@ def check_inner(argument: str, layer: Any) -> Layer:
     """Return the layer that was given as an argument, as a layer or its config."""
     layer = keras.layers.deserialize(layer) if isinstance(layer, dict) else layer
     if not isinstance(layer, keras.layers.Layer):
-        raise TypeError(
-            f"`{argument}` must be a layer, such as `CSP()`. Received: {argument}={layer!r}"
-        )
+        raise TypeError(f"`{argument}` must be a layer. Received: {argument}={layer!r}")
     return layer
 
 

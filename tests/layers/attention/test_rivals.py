@@ -159,18 +159,18 @@ def test_fourier_mixer_matches_numpy(masked):
         (lambda: LocalAttention(block_size=0), "`block_size` must be a positive.*block_size=0"),
         (
             lambda: LocalAttention(2, None).tokens_per_block(None),
-            "`block_size` must be given.*None",
+            "`block_size` must be set.*None",
         ),
-        (lambda: ButterflyAttention(2, 3)(X), "Blocks must divide the size.*size=8, block=3"),
+        (lambda: ButterflyAttention(2, 3)(X), "`block` must divide the size.*size=8, block=3"),
         (lambda: ButterflyAttention(2, layer_index=2, num_layers=2), "`layer_index`.*2"),
         (lambda: LinformerAttention(mixtures=0), "`mixtures` must be a positive.*mixtures=0"),
         (
             lambda: LinformerAttention(2).build((2, None, 6)),
-            "`max_sequence_length` must be given.*None, 6",
+            "`max_sequence_length` must be set.*None",
         ),
         (
             lambda: LinformerAttention(2, max_sequence_length=7)(X),
-            "not exceed `max_sequence_length`.*8 tokens.*length=7",
+            "must be at most 7. Received: 8 tokens",
         ),
         (lambda: PerformerAttention(features=0), "`features` must be a positive.*features=0"),
         (lambda: PerformerAttention(seed=-1), "`seed` must be.*seed=-1"),

@@ -82,11 +82,11 @@ def test_weights_match_softmax_attention():
     ("arguments", "message"),
     [
         (dict(num_heads=0), "`num_heads` must be a positive integer.*0"),
-        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3.*8"),
+        (dict(num_heads=3), "`num_heads` must divide.* width 8 .*num_heads=3"),
         (dict(head_dim=1.5), "`head_dim` must be a positive integer.*1.5"),
         (
             dict(head_dim=3, use_output_projection=False),
-            r"`num_heads` \* `head_dim` must equal the width.*num_heads=8, head_dim=3",
+            r"`num_heads` \* `head_dim` must be the input width.*head_dim=24, width=8",
         ),
         (dict(dropout=2), r"`dropout` must be in \[0, 1\).*2"),
         (dict(scale="depth"), "`scale` must be one of.*'depth'"),

@@ -68,7 +68,7 @@ def test_padding_is_ignored_for_very_low_scores(fused):
     ("arguments", "message"),
     [
         (dict(num_heads=0), "`num_heads` must be a positive integer.*0"),
-        (dict(num_heads=3), "`num_heads` must divide the width.*num_heads=3.*8"),
+        (dict(num_heads=3), "`num_heads` must divide.* width 8 .*num_heads=3"),
         (dict(head_dim=1.5), "`head_dim` must be a positive integer.*1.5"),
         (dict(dropout=2), r"`dropout` must be in \[0, 1\).*2"),
     ],

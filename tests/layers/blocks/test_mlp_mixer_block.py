@@ -103,10 +103,10 @@ def built():
     [
         (lambda: MLPMixerBlock("sparse"), "`mlp` must be one of.*'sparse'"),
         (lambda: MLPMixerBlock(expansion=0), "`expansion` must be a positive integer.*=0"),
-        (lambda: MLPMixerBlock()(X[0]), r"MLPMixerBlock expects tokens of shape.*\(16, 9\)"),
-        (lambda: MLPMixerBlock()(keras.Input((None, 8))), "known number of tokens.*None, 8"),
+        (lambda: MLPMixerBlock()(X[0]), r"must have the shape.*\(16, 9\)"),
+        (lambda: MLPMixerBlock()(keras.Input((None, 8))), "tokens must be known.*None, 8"),
         (lambda: built()(X[:, :9]), r"expected axis 1 .*value 16, .*\(2, 9, 9\)"),
-        (lambda: MLPMixerBlock("butterfly_linear")(X[:, :8]), "requires a square number.*9, 8"),
+        (lambda: MLPMixerBlock("butterfly_linear")(X[:, :8]), "must be a square.*channels=8"),
         (lambda: MLPMixerBlock("butterfly")(X[:, :1]), "`block_size` must be an integer of.*=1"),
     ],
 )

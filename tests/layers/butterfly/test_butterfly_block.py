@@ -195,9 +195,9 @@ def around(block=None, *arguments, **named):
     ("call", "message"),
     [
         (lambda: around(None, 1), "`block_size` must be an integer of at least 2.*1"),
-        (lambda: around(None, 3), "Blocks must divide the size.*size=16, block=3"),
+        (lambda: around(None, 3), "`block` must divide the size.*size=16, block=3"),
         (lambda: around(None, 4, -1), "`stage` must be an integer of at least 0.*-1"),
-        (lambda: around(None, 4, axis=0), "`axis` must be an axis .* batch axis.*axis=0"),
+        (lambda: around(None, 4, axis=0), "`axis` must be an axis .* batch.*axis=0"),
         (lambda: around(None, 4, axis=3), "`axis` must be an axis of the input.*axis=3"),
         (lambda: around(None, 4, axis=-3), "`axis` must be an axis of the input.*axis=-3"),
         (lambda: RandomOrder(-1), "`seed` must be.*-1"),

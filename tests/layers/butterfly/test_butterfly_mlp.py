@@ -195,7 +195,7 @@ def mlp_of_root(size, expansion):
         (lambda: BlockDense(4, 4, axis=1), "`axis` must be one of .-1, 0..*1"),
         (lambda: BlockDense(4, 4, axis=0.0), "`axis` must be an integer of at least -1.*0.0"),
         (lambda: ButterflyLinear(1), "`block_size` must be an integer of at least 2.*1"),
-        (lambda: ButterflyLinear(3), "Blocks must divide the size.*size=16, block=3"),
+        (lambda: ButterflyLinear(3), "`block` must divide the size.*size=16, block=3"),
         (lambda: ButterflyMLP(4, expansion=1.5), "`expansion` must be a positive integer.*1.5"),
         (lambda: ButterflyLinearMLP(0), "`expansion` must be a positive integer.*0"),
     ],
@@ -208,10 +208,10 @@ def test_invalid_argument_raises(make, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ButterflyMLP(4), "Blocks must divide the size.*size=0, block=4"),
-        (lambda: ButterflyLinear(4), "Blocks must divide the size.*size=0, block=4"),
-        (lambda: BlockDense(4, 4), "`blocks` must divide the number of channels.*1 or more.*4, 0"),
-        (ButterflyLinearMLP, "a square number of channels.*4, 0"),
+        (lambda: ButterflyMLP(4), "`size` must be a positive integer.*size=0"),
+        (lambda: ButterflyLinear(4), "`size` must be a positive integer.*size=0"),
+        (lambda: BlockDense(4, 4), "`blocks` must divide the number of channels.*channels=0"),
+        (ButterflyLinearMLP, "must be a square.*channels=0"),
     ],
 )
 def test_zero_channels_raise(make, message):
@@ -222,5 +222,5 @@ def test_zero_channels_raise(make, message):
 def test_invalid_number_of_channels_raises():
     with pytest.raises(ValueError, match="(?s)size=24, block=4, stage=1"):
         ButterflyLinear(4)(np.zeros((2, 24), "float32"))
-    with pytest.raises(ValueError, match="(?s)a square number of channels.*24"):
+    with pytest.raises(ValueError, match="(?s)must be a square.*channels=24"):
         ButterflyLinearMLP()(np.zeros((2, 24), "float32"))

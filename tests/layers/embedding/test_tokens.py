@@ -118,7 +118,7 @@ def test_mask_reaches_next_layer(class_token):
         (lambda: TokenEmbedding(9, 6, 10, "rotary"), "`positions` must be one of.*'rotary'"),
         (
             lambda: TokenEmbedding(9, 6, 5)(TOKENS),
-            r"not exceed `max_sequence_length`.*\(3, 7\), max_sequence_length=5",
+            r"at most max_sequence_length=5.*\(3, 7\)",
         ),
         (lambda: TokenEmbedding(9, 6, 10)(TOKENS[..., None]), r"ndim=2, found ndim=3.*\(3, 7, 1\)"),
     ],

@@ -71,7 +71,7 @@ def test_step_is_compiled_once():
         (dict(causal=True, average=dict(truncation=4)), "truncation=None.*truncation=4"),
         (
             dict(causal=True, attention=dict(max_sequence_length=8)),
-            "at most `max_sequence_length` tokens.*max_sequence_length=8, tokens=12",
+            "at most 8 tokens. Received: tokens=12",
         ),
     ],
 )
@@ -83,6 +83,6 @@ def test_unsupported_configuration_raises(arguments, message):
 
 
 def test_attention_stream_requires_max_length():
-    message = "`initial_state` requires `max_sequence_length` or `chunk_size`.*=None"
+    message = "`initial_state` requires `max_sequence_length` or `chunk_size`"
     with pytest.raises(ValueError, match=message):
         MegaAttention(causal=True, position_bias="rotary").initial_state(3)

@@ -93,5 +93,5 @@ def test_invalid_argument_raises(arguments, message):
 
 
 def test_wrong_number_of_delays_raises():
-    with pytest.raises(ValueError, match="`delays` must contain one integer per channel.*=2, "):
+    with pytest.raises(ValueError, match="`delays` must have one step per channel.*=2, "):
         CausalCSP(delays=[1, 2]).build((None, 13, 8))

@@ -56,5 +56,5 @@ def test_model_of_maps_saves_and_loads(name, tmp_path):
 
 def test_wrong_number_of_axes_raises():
     for layer in (CSP(), SoftmaxAttention(2), MixerBlock(CSP(), 8)):
-        with pytest.raises(ValueError, match=r"or maps of shape.*Received: input_shape=\(2, 4\)"):
+        with pytest.raises(ValueError, match=r"rows, columns.*Received: input_shape=\(2, 4\)"):
             layer.build((2, 4))

@@ -80,8 +80,8 @@ def test_gradient_reaches_reference_channel():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(temperature=0.0), "`temperature` must be a number above 0.*0.0"),
-        (dict(temperature="cold"), "`temperature` must be a number above 0.*'cold'"),
+        (dict(temperature=0.0), "`temperature` must be a positive number.*0.0"),
+        (dict(temperature="cold"), "`temperature` must be a positive number.*'cold'"),
         (dict(iterations=0), "`iterations` must be a positive integer.*0"),
         (dict(group_size=5), r"`group_size` must divide.*group_size=5.*12"),
     ],

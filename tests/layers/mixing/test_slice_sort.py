@@ -89,7 +89,7 @@ def test_interleaving_matches_authors(kind, index):
         (dict(num_layers=2.0), "`num_layers` must be a positive integer.*num_layers=2.0"),
         (dict(inner_dim=-8), "`inner_dim` must be a positive integer or None.*-8"),
         (dict(dropout=-0.1), r"`dropout` must be in \[0, 1\).*-0.1"),
-        (dict(order="interleave_haar", head_dim=3), "multiple of `head_dim`.*head_dim=3"),
+        (dict(order="interleave_haar", head_dim=3), "`head_dim` must divide.*head_dim=3"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

@@ -54,18 +54,18 @@ def test_query_mask_is_used(name):
 def test_unsupported_arguments_raise(name):
     layer = {**LAYERS, "local attention": partial(LocalAttention, 2)}[name]()
     cases = {
-        r"`value` must be .*value=a tensor of shape \(2, 6, 8\)": dict(value=X + 1),
-        r"`key` must be .*key=a tensor of shape \(2, 6, 8\)": dict(value=X, key=X + 1),
+        r"`value` must be .*value.shape=\(2, 6, 8\)": dict(value=X + 1),
+        r"`key` must be .*key.shape=\(2, 6, 8\)": dict(value=X, key=X + 1),
         "unexpected keyword argument 'return_attention": dict(return_attention_scores=True),
     }
     if name != "softmax attention":
         attention_mask = np.ones((1, 6, 6))
-        cases["`attention_mask`.*shape .1, 6, 6"] = dict(attention_mask=attention_mask)
+        cases["unexpected.* 'attention_mask'"] = dict(attention_mask=attention_mask)
         cases["`use_causal_mask` must.*use_causal_mask=True"] = dict(use_causal_mask=True)
     for message, arguments in cases.items():
         with pytest.raises(TypeError, match=message):
             layer(X, **arguments)
-    with pytest.raises(TypeError, match=r"`value` must be .*value=a tensor of shape \(2, 6\)"):
+    with pytest.raises(TypeError, match=r"`value` must be .*value.shape=\(2, 6\)"):
         layer(X, X[..., 0] > 0)
 
 
@@ -80,16 +80,6 @@ def test_mask_shape_error_is_one_line(name):
             layer(inputs, mask=mask)
         assert f"Received: mask.shape={shape}, inputs.shape=" in str(error.value)
         assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("shape", [(2, 6), (2, 5, 6), (5, 1), (3, 6, 6), (2, 3, 6, 6)])
-def test_attention_mask_shape_error_is_one_line(shape, fused):
-    layer, mask = SoftmaxAttention(2, fused=fused), np.ones(shape, bool)
-    with pytest.raises(ValueError, match=r"^`attention_mask` must have the shape ") as error:
-        layer(X, attention_mask=mask)
-    assert f"attention_mask.shape={shape}, inputs.shape=(2, 6, 8)" in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +129,7 @@ def test_butterfly_block_supports_same_calls(name):
         ("`value` must be", dict(value=x + 1)),
         ("`use_causal_mask` must be False", dict(use_causal_mask=True)),
     ):
-        with pytest.raises(TypeError, match=f"ButterflyBlock .*{message}"):
+        with pytest.raises(TypeError, match=message):
             layer(x, **arguments)
     with pytest.raises(ValueError, match=r"`mask` must have the shape .*mask.shape=\(2, 5\)"):
         layer(x, mask=np.ones((2, 5), bool))
