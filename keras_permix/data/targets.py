@@ -48,7 +48,7 @@ def target_reader(
 
 
 def class_of(row):
-    """Return the class in the column "label", "" if there is none."""
+    """Return the class in the column "label", or "" without a label."""
     return "" if row.get("label") is None else str(row["label"]).strip()
 
 

@@ -1,6 +1,6 @@
 """Cut images into patches, and reassemble them."""
 
-from numbers import Real
+from numbers import Integral
 from operator import index
 
 from keras import ops
@@ -91,7 +91,9 @@ def unpatchify(
         Deep Neural Networks", 2023, arXiv:2311.18735.
     """
     patches = check_axes(patches, "patches", ("batch", "patches", "features"))
-    height, width = (index(side) if isinstance(side, Real) else side for side in (height, width))
+    height, width = (
+        index(side) if isinstance(side, Integral) else side for side in (height, width)
+    )
     size = _check_size(size, height, width)
     return dispatch(
         "unpatchify",

@@ -102,8 +102,8 @@ class ShiftSchedule:
             return tuple(rule(channel, None, self) for channel in range(self.channels))
         if tokens is None or tokens * self.channels > LARGEST_TABLE:
             most = LARGEST_TABLE // self.channels
-            rule = f"{self.name!r} requires a known number of tokens, at most {most} with a mask."
-            raise ValueError(f"The schedule {rule} Received: tokens={tokens}, {self}")
+            limit = f"requires a known number of tokens, at most {most} with a mask"
+            raise ValueError(f"The schedule {self.name!r} {limit}. Received: {tokens=}, {self}")
         return ops.take(ops.convert_to_tensor(self._table(tokens)), lengths[..., 0], axis=0)
 
     def _table(self, tokens):

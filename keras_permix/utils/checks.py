@@ -111,11 +111,10 @@ def check_floats(argument, values, count, each):
     return floats
 
 
-def fits(found, expected, broadcasts=False):
-    """Return whether a shape is the expected one, or that broadcasts. None is unknown."""
+def fits(found, expected):
+    """Return whether a shape is the expected one. None is unknown."""
     pairs = zip(found, expected, strict=False)
-    same = all(a == b or None in (a, b) or broadcasts and a == 1 for a, b in pairs)
-    return same and len(found) == len(expected)
+    return len(found) == len(expected) and all(a == b or None in (a, b) for a, b in pairs)
 
 
 def check_positive(argument, value):
