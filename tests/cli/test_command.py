@@ -111,9 +111,7 @@ def test_unknown_backend_exits_with_error(permix):
     process = permix("info", "cspvit/test", KERAS_BACKEND="abacus")
     output, error = process.communicate()
     assert (process.returncode, output) == (2, "")
-    assert re.fullmatch(
-        r"permix: error: `KERAS_BACKEND` must be .* Received: KERAS_BACKEND=abacus\n", error
-    )
+    assert re.fullmatch("permix: error: .*abacus\n", error)
 
 
 @pytest.mark.once

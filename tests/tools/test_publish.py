@@ -100,7 +100,7 @@ def damage(run, how):
     [
         ("curves.png", FileNotFoundError, "curves.png"),
         ("README.md", FileNotFoundError, "README.md"),
-        ("weights", ValueError, "model.weights.h5` must contain"),
+        ("weights", ValueError, "model.weights.h5` must have"),
         ("run.json", FileNotFoundError, "run.json"),
         ("recipe", ValueError, "must have its recipe in the repository.*Received: /home/me"),
         ("smoke", ValueError, "A smoke run is not published"),

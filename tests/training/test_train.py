@@ -416,7 +416,7 @@ def test_diverged_training_prints_one_line(recipe, made, tmp_path, capsys):
     huge = ["--set", "optimizer.learning_rate=1e38", "--set", "batch_size=4", "--verbose", "0"]
     assert main(["train", str(recipe), "--out", str(tmp_path / "run"), *huge]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("permix: error: Loss and weights must be finite. ")
+    assert error.startswith("permix: error: Loss and weights must be finite; ")
     assert error.count("\n") == 1
 
 

@@ -126,5 +126,5 @@ def test_onnx_export_with_custom_sequence_length(tmp_path, capsys):
 @pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
 def test_missing_onnx_package_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(ImportError, match=r"package onnxscript: .*keras_permix\[export\]"):
+    with pytest.raises(ImportError, match=r"requires onnxscript: .*keras_permix\[export\]"):
         tiny().export("model.onnx", format="onnx")

@@ -301,7 +301,7 @@ def test_invalid_argument_raises(arguments, message):
         (dict(tokens=np.full((2, 4), 20), mask=np.ones((2, 4))), "`tokens` must be.*20 to 20"),
         (
             dict(tokens=np.ones((2, 13), int), mask=np.ones((2, 13))),
-            "`max_sequence_length`.*tokens=13",
+            "max_sequence_length=12.*tokens=13",
         ),
     ],
 )

@@ -316,7 +316,7 @@ def test_task_and_command_line_use_tokenizer(preset, tmp_path, capsys):
     table = tmp_path / "texts.csv"
     table.write_text("text\ngood film\n")
     assert main(["predict", str(preset), "--from", str(table)]) == 2
-    rule = "such as inputs.txt, without a header. Received: "
+    rule = "`--from` must be a text file, one input per line. Received: "
     assert f"{rule}{table}" in capsys.readouterr().err
 
 

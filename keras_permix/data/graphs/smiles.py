@@ -184,8 +184,8 @@ def _read(chem, text, position, max_atoms):
     """Return the molecule of a SMILES, in canonical form."""
     molecule = chem.MolFromSmiles(text)
     if molecule is None or not molecule.GetNumAtoms():
-        problem = _problem(chem, text)
-        raise ValueError(f"`smiles` must be valid{problem}. Received: smiles[{position}]={text!r}")
+        rule = f"`smiles` must be valid SMILES{_problem(chem, text)}"
+        raise ValueError(f"{rule}. Received: smiles[{position}]={text!r}")
     if molecule.GetNumAtoms() > max_atoms:
         raise ValueError(
             f"`smiles` must have at most {max_atoms} atoms, or set `max_atoms`. "

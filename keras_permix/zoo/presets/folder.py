@@ -120,7 +120,7 @@ def open_preset(folder: StrPath, url: str | None = None, root: Path | None = Non
             f"Received: {folder}"
         )
     metadata = parse_json(path.read_bytes(), path)
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("files"), dict):
+    if not isinstance(metadata.get("files"), dict):
         raise ValueError(
             f"`{path}` must list the preset's `files`. For presets of KerasHub, use "
             f"`keras_permix.hub`. Received: {str(metadata)[:100]}"
@@ -134,6 +134,9 @@ def open_preset(folder: StrPath, url: str | None = None, root: Path | None = Non
 def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:
     """Return the object in the bytes of a JSON file; errors name `path`."""
     try:
-        return json.loads(content)
+        value = json.loads(content)
     except ValueError as error:
         raise ValueError(f"`{path}` must be valid JSON. Received: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"`{path}` must contain a JSON object. Received: {value!r:.100}")
+    return value

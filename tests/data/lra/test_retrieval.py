@@ -40,7 +40,7 @@ def test_pairs():
         (b"1.0\ta\tb\ttext\ttext\n2\ta\tb\ttext\ttext\n", "class of 0 or 1.*in .*eval.tsv, line 2"),
         (b"1.0\ta\tb\ttext\n", "two ids and two texts.*line 1"),
         (b"label\tid1\tid2\ttext1\ttext2\n", "no header|class of 0 or 1"),
-        (b"1.0\ta\tb\t\xff\ttext\n", "in UTF-8, .*Received: .*eval.tsv"),
+        (b"1.0\ta\tb\t\xff\ttext\n", "in UTF-8. Received: .*eval.tsv"),
     ],
 )
 def test_damaged_files_raise(tmp_path, content, rule):

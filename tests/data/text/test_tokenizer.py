@@ -90,11 +90,6 @@ def test_unknown_tokenizer_raises(folder):
         task_of(tiny("LRATransformer")).load({**SPEC, "tokenizer": "spm"}, folder)
 
 
-def test_tokenizer_for_pixels_raises():
-    with pytest.raises(ValueError, match="`tokenizer` are for texts.*image_size=8"):
-        tiny("LRATransformer", image_size=8, tokenizer='{"model": 1}')
-
-
 class Kill(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if epoch:

@@ -142,7 +142,7 @@ def test_configuration_with_foreign_object_raises(preset, spy, key):
 
 def test_metadata_list_raises(preset):
     (preset / "metadata.json").write_text("[]")
-    refuses(preset, ValueError, r"metadata.json` must list .* Received: \[\]")
+    refuses(preset, ValueError, r"metadata.json` must contain .* Received: \[\]")
 
 
 def test_unwritable_target_raises(tmp_path):
