@@ -62,6 +62,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     Raises:
         ImportError: for a `picture` if Matplotlib is not installed.
         TypeError: for a model outside the zoo; use `mixing_maps`.
+        ValueError: for a sample that is all padding.
 
     Example:
 
@@ -81,6 +82,8 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     inputs = model.make_inputs(seed=0, batch=2) if inputs is None else inputs
     maps = mixing_maps(model, inputs)
     mask = next((one.mask for one in maps if one.mask is not None), None)
+    if mask is not None and not mask.any(axis=1).all():
+        raise ValueError("`inputs` must contain a real token per sample. Received: only padding")
     features = [_real_tokens(tokens, mask) for tokens in model.features(inputs)]
     inside = Inside(
         maps,

@@ -65,13 +65,16 @@ def run(arguments):
     with keras.device(arguments.device) if arguments.device else nullcontext():
         number = timing.accelerator()
         device = str(keras.ops.zeros(1).device) if arguments.device else ""
+    wanted = (arguments.device or "").lower().replace("cuda", "gpu").partition(":")[0]
+    if wanted not in device.lower().replace("cuda", "gpu"):  # TensorFlow may use another one.
+        raise ValueError(f"`--device` must be on this machine. Received: {arguments.device}")
     chip = "" if number is None else running.module("runtime").chip(number)
     left_out = () if chip else getattr(bench, "OF_ACCELERATORS", ())
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
     if not set(cases) <= set(bench.CASES):
         raise ValueError(f"`--cases` must be among {list(bench.CASES)}. Received: {cases}")
     batch, against = arguments.batch_size, arguments.against
-    if batch and bench is not bench_lra or against and bench is not bench_models:
+    if batch is not None and bench is not bench_lra or against and bench is not bench_models:
         rule = "`--batch-size` is only for lra, and `--against` for models"
         raise ValueError(f"{rule}. Received: {arguments.what}")
     own = {"batch": batch} if batch else {"against": against} if against else {}
@@ -79,7 +82,7 @@ def run(arguments):
         check_output(out, endings=(".csv",))
         picture = out.with_suffix(".png")
         text = out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
-        is_new = not out.exists() and not picture.exists()
+        is_new = not text and not picture.exists()
         if not is_new and "commit" not in text.partition("\n")[0].split(","):
             raise ValueError(f"`--out` must be a new file or an earlier benchmark. Received: {out}")
     where = ", ".join(filter(None, (machine(), chip, device)))

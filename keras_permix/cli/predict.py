@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from keras_permix.cli.common import check_output, given_path, say_error
-from keras_permix.utils.formatting import printable
+from keras_permix.utils.formatting import counted, printable
 
 
 def add_arguments(parser):
@@ -92,8 +92,9 @@ def read_inputs(task, words, source):
         ]
     wrong = [group for group in groups if len(group) != size]
     if wrong or not groups:
-        found = wrong or words
-        raise ValueError(f"`INPUT` or `--from` must give {size} per prediction. Received: {found}")
+        found = wrong or words or source
+        rule = f"`INPUT` or `--from` must give {counted(size, 'input')} per prediction"
+        raise ValueError(f"{rule}. Received: {found or 'none'}")
     return groups
 
 

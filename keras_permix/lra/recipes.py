@@ -6,7 +6,7 @@ of the Long Range Arena. Weight decay is decoupled, as in that code.
 
 from typing import Any
 
-from keras_permix.lra.published import published_score
+from keras_permix.lra.published import TASKS, published_score
 from keras_permix.recipes.recipe import merge
 from keras_permix.utils.checks import check_choice
 
@@ -114,6 +114,8 @@ def lra_recipe(task: str, model: str, scale: str = "small", seed: int = 0) -> di
     >>> lra_recipe("listops", "csp", "paper")["optimizer"]["learning_rate"]
     0.05
     """
+    check_choice("task", task, TASKS)
+    check_choice("model", model, MODELS)
     check_choice("scale", scale, SCALES)
     if task == "pathx" and (scale == "small" or model not in OF_PATH_X):
         rule = f"`pathx` requires `scale='paper'` and a model of {OF_PATH_X}"

@@ -206,7 +206,10 @@ def butterfly_unpermute(
 def _options(x, block, stage, axis, cyclic, implementation):
     """Return `x` as a tensor, and the options for `dispatch`."""
     x = as_tensor(x)
-    axis = range(len(x.shape))[axis]  # from 0
+    rank = len(x.shape)
+    if axis not in range(-rank, rank):
+        raise ValueError(f"`axis` must be one of `x`. Received: {axis=}, shape={tuple(x.shape)}")
+    axis %= rank
     size, block = check_block(block if x.shape[axis] is None else x.shape[axis], block)
     butterfly_stride(size, block, stage)
     options = dict(block=block, stage=index(stage), axis=axis, cyclic=bool(cyclic))

@@ -22,7 +22,8 @@ def dense(
         A tensor of shape (..., units), like `x`.
 
     Raises:
-        ValueError: for an implementation that does not support the call.
+        ValueError: for shapes that do not match, or an implementation that does not support the
+            call.
 
     Example:
 
@@ -31,12 +32,17 @@ def dense(
     [[16.0]]
     """
     x, kernel = as_tensor(x), as_tensor(kernel)
+    bias = None if bias is None else as_tensor(bias)
+    shapes = [tuple(tensor.shape) for tensor in (x, kernel, bias) if tensor is not None]
+    fits = len(shapes[1]) == 2 and shapes[0][-1] in (None, shapes[1][0])
+    if not fits or bias is not None and shapes[2] != shapes[1][1:]:
+        raise ValueError(f"`x`, `kernel` and `bias` must fit. Received: {shapes=}")
     return dispatch(
         "dense",
         dense_reference,
         x,
         kernel,
-        None if bias is None else as_tensor(bias),
+        bias,
         shape=(*x.shape[:-1], kernel.shape[-1]),
         implementation=implementation,
     )

@@ -95,6 +95,9 @@ def unpatchify(
         index(side) if isinstance(side, Integral) else side for side in (height, width)
     )
     size = _check_size(size, height, width)
+    if patches.shape[2] % size**2:
+        shape = tuple(patches.shape)
+        raise ValueError(f"`patches` must fit `size`. Received: {size=}, patches.shape={shape}")
     return dispatch(
         "unpatchify",
         unpatchify_reference,

@@ -96,9 +96,11 @@ class ShiftSchedule:
                 many.
         """
         rule = SCHEDULES[self.name]
+        if self.name == "grid":
+            raise ValueError("The schedule 'grid' requires a known number of tokens, and no mask.")
         if self.name in LINEAR:
             return rule(ops.arange(0, self.channels, dtype="int32"), lengths, self)
-        if self.name not in TABLED:
+        if self.name not in POWERS:
             return tuple(rule(channel, None, self) for channel in range(self.channels))
         if tokens is None or tokens * self.channels > LARGEST_TABLE:
             most = LARGEST_TABLE // self.channels
@@ -149,8 +151,7 @@ def _random(channel, tokens, schedule):
 def _grid(channel, tokens, schedule):
     side = math.isqrt(tokens)
     if side * side != tokens:
-        rule = "The schedule 'grid' requires a square number of tokens, and no mask."
-        raise ValueError(f"{rule} Received: {tokens} tokens")
+        raise ValueError(f"The schedule 'grid' requires a square of tokens. Received: {tokens=}")
     coprime = (number for number in range(1, side + 1) if math.gcd(number, side) == 1)
     stride = min(coprime, key=lambda number: abs(number - side / GOLDEN))
     cycle, column = divmod(channel, side)
@@ -172,7 +173,7 @@ SCHEDULES = {
     "zero": lambda c, tokens, schedule: 0,
 }
 LINEAR = ("linear", "linear_paper")
-TABLED = ("power", "power_code", "grid")
+POWERS = ("power", "power_code")
 
 
 Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray
@@ -250,7 +251,12 @@ def check_steps(
     if isinstance(steps, ShiftSchedule):
         count = steps.channels
     else:
-        steps = tuple(map(index, steps.tolist() if hasattr(steps, "tolist") else steps))
+        try:
+            steps = tuple(map(index, steps.tolist() if hasattr(steps, "tolist") else steps))
+        except TypeError as error:
+            raise TypeError(
+                f"`{name}` must be integers, one per channel. Received: {steps!r}"
+            ) from error
         count = len(steps)
     if count != channels:
         raise ValueError(

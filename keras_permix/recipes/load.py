@@ -49,8 +49,10 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
     return make_recipe(values, " with ".join([str(path), *format_overrides(changes)]))
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """Read the values of a recipe, including its `options` and its `base`."""
+def read_values(path: Path, *derived: Path) -> dict[str, Any]:
+    """Read a recipe, on which others are based, with its `options` and its own `base`."""
+    if path in derived:
+        raise ValueError(f"A recipe must not be its own `base`. Received: {path}")
     if is_images(path):
         return images_recipe(path)
     with open(path, "rb") as file:
@@ -59,7 +61,7 @@ def read_values(path: Path) -> dict[str, Any]:
         except ValueError as error:
             raise ValueError(f"A recipe must be valid TOML. Received: {path} ({error})") from error
     base = values.pop("base", None)
-    return values if base is None else merge(read_values(find_recipe(base)), values)
+    return values if base is None else merge(read_values(find_recipe(base), path, *derived), values)
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:

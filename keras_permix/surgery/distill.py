@@ -82,6 +82,8 @@ def distill(
         raise ValueError(f"`student` must have one output. Received: {student.name}")
     if temperature is not None and shape[-1:] == (1,) and (logits or labels):
         raise ValueError(f"`temperature` must be None for one output. Received: {temperature=}")
+    if not (logits >= 0 and features >= 0):
+        raise ValueError(f"`logits` and `features` must be ≥ 0. Received: {logits=}, {features=}")
     labels = check_rate("labels", labels)
     pairs = _pairs(student, teacher, layers) if features else []
     if not logits and not pairs:
@@ -176,7 +178,7 @@ def _pairs(student, teacher, layers):
             return []
         depths = [len(model._feature_maps) for model in (student, teacher)]
         if depths[0] != depths[1]:
-            raise ValueError(f"`layers` must map blocks to blocks. Received: {depths} blocks")
+            raise ValueError(f"`layers` must be set for other depths. Received: {depths} blocks")
         layers = range(depths[0])
     if not isinstance(layers, Mapping):
         layers = plain(layers)

@@ -41,7 +41,7 @@ def check_swappable(layer, spec):
         usual = (None, False, tuple(range(1, len(input_shape(layer)) - 1)))
         beyond = {name: config[name] for name in BEYOND if config[name] not in usual}
         if beyond:
-            raise ValueError(f"{layer.name} must only mix all tokens. Received: {beyond}")
+            raise ValueError(f"{layer.name} must have the defaults of {BEYOND}. Received: {beyond}")
 
 
 def fitting_arguments(layer, spec):

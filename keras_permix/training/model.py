@@ -23,6 +23,8 @@ def with_class(recipe: Recipe) -> Recipe:
     """Return the recipe with a known class in `model`, by default that of its `init` preset."""
     model = recipe.model
     if recipe.init:
+        if is_run(recipe.init) and not Path(recipe.init).is_dir():
+            raise ValueError(f"`init` must be a run trained before. Received: init={recipe.init!r}")
         given = zoo.MODELS.get(model.get("class_name", ""))
         model = {"class_name": find_preset(recipe.init, given).class_name, **model}
     check_choice("model.class_name", model.get("class_name"), sorted(zoo.MODELS))

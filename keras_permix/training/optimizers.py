@@ -3,13 +3,13 @@
 import dataclasses
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import keras
 from keras import ops
 
 from keras_permix._typing import Tensor
-from keras_permix.recipes.recipe import Recipe
+from keras_permix.recipes.recipe import Recipe, ScheduleName
 from keras_permix.utils.checks import check_choice
 
 
@@ -94,6 +94,9 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     steps_per_epoch: int
     warmup_start: float = 0.0
     warmup_power: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("name", self.name, get_args(ScheduleName))
 
     def __call__(self, step: Tensor) -> Tensor:
         step = ops.cast(step, "float32")

@@ -71,6 +71,8 @@ def sweep(
     if "seed" in changes:
         raise ValueError(f"`seed` must be in `grid`. Received: seed={changes['seed']!r}")
     grid = {**grid, "seed": grid.get("seed", list(range(seeds)))}
+    if not all(grid.values()):
+        raise ValueError(f"`grid` and `seeds` must give at least one run. Received: {grid}")
     drawn = [key for key in grid if key != "seed"] or ["seed"]
     plans = []
     for values in itertools.product(*grid.values()):

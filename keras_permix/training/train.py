@@ -104,6 +104,7 @@ def train(
         if folder.resolve().is_relative_to(images):  # The run would become a class.
             raise ValueError(f"`out` must lie outside {images}. Received: out={folder}")
     with distributed(distribute) as distribution:
+        distribution.check(values.batch_size, steps_per_execution)
         with distribution.scope():
             model = make_model(values)
         task = task_of(model)

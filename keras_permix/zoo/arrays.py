@@ -143,12 +143,11 @@ def are_single_images(inputs: Any) -> bool:
 
 
 def check_indices(name: str, array: np.ndarray, count: int) -> None:
-    """Check that an array indexes a table of `count` rows: JAX does not."""
-    if array.size and not 0 <= array.min() <= array.max() < count:
-        raise ValueError(
-            f"`{name}` must be in [0, {count}). "
-            f"Received: {name} from {array.min()} to {array.max()}"
-        )
+    """Check that an array indexes a table of `count` rows: Keras casts floats, and JAX clips."""
+    low, high = array.min(initial=0), array.max(initial=0)
+    if array.dtype.kind not in "iu" or low < 0 or high >= count:
+        received = f"{name} from {low} to {high}, {array.dtype}"
+        raise ValueError(f"`{name}` must be integers in [0, {count}). Received: {received}")
 
 
 class _Batches(keras.utils.PyDataset):

@@ -26,8 +26,15 @@ def graph_inputs(config: dict) -> dict[str, Any]:
 
 
 def check_graphs(x: Any, inputs: dict[str, Any]) -> None:
-    """Check that the arrays of graphs index the tables of the model."""
+    """Check that the arrays of graphs have the same nodes, and index the tables of the model."""
+    nodes = tuple(x["x"].shape[:2])
     for name, spec in inputs.items():
+        extra = name == "attn_bias"  # a node that is connected to all others
+        axes = 2 if extra else AXES[name][0]
+        wanted = (nodes[0], *[nodes[1] + extra] * axes)
+        found = tuple(x[name].shape)
+        if found[: 1 + axes] != wanted:
+            raise ValueError(f"The shape of `{name}` must begin with {wanted}. Received: {found}")
         if name != "attn_bias" and isinstance(x[name], np.ndarray):
             one_table = name in ("in_degree", "out_degree", "spatial_pos")
             rows = ROWS if one_table else ROWS * spec.shape[-1] + 1  # plus a row for padding

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Tensor
-from keras_permix.utils.checks import check_floats
+from keras_permix.utils.checks import check_floats, check_integer
 from keras_permix.zoo.presets.load import is_quantized
 from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
 
@@ -30,7 +30,7 @@ class NamedOutputs:
             See `decode_predictions`.
 
         Raises:
-            ValueError: for a model of one class or of numbers, or outputs that are NaN or infinite.
+            ValueError: as `decode_predictions`.
 
         Example:
 
@@ -57,9 +57,10 @@ class NamedOutputs:
             predicts labels are independent.
 
         Raises:
-            ValueError: for a model of one class or of numbers, or predictions that are not finite
-                or have another shape.
+            ValueError: for a `top` below 1, a model of one class or of numbers, or predictions
+                that are not finite or have another shape.
         """
+        top = check_integer("top", top)
         predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
         kind, classes = self.predicts, self.output_shape[-1]
         if kind == "values" or kind == "class" and classes < 2:

@@ -175,6 +175,9 @@ class SequenceClassifier(Classifier):
             super().check_inputs(x)
         elif isinstance(x, dict):
             self._assert_input_compatibility(x)  # Keras omits this in compiled steps
+            shapes = {name: tuple(x[name].shape) for name in self.input}
+            if len(set(shapes.values())) > 1:
+                raise ValueError(f"`x` must contain arrays of one shape. Received: {shapes}")
             for name, rows in (("tokens", "vocabulary_size"), ("segment_ids", "num_segments")):
                 if name in self.input:
                     ids = keras.ops.convert_to_numpy(x[name])

@@ -220,6 +220,13 @@ def test_spectra_and_residuals_match_features():
         assert_close(inside.residuals[index], shares.mean())
 
 
+def test_sample_without_real_tokens_raises():
+    model = tiny("LRATransformer", pooling="mean")
+    mask = np.arange(12) < np.array([[5], [0], [7]])
+    with pytest.raises(ValueError, match="a real token per sample. Received: only padding"):
+        look_inside(model, {"tokens": np.ones((3, 12), "int32"), "mask": mask})
+
+
 def test_picture_without_matplotlib_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"picture='inside.png' .*keras_permix\[train\]"):

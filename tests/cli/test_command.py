@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 
+import keras
 import pytest
 
 from keras_permix import cli, data, zoo
@@ -368,6 +369,12 @@ def test_info_of_untrained_preset(capsys):
     assert shown["expected"] == "top1 79.71 % (Sliceformer paper, Table 4.)"
     assert shown["data"] == "cats_vs_dogs" and shown["epochs"] == "300"
     assert shown["recipe"] == "zoo/slicevit/dogs_vs_cats/recipe.toml"
+
+
+@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="others raise themselves")
+def test_unavailable_device_exits_with_error(capsys):
+    error = error_of(["bench", "ops", "--device", "gpu:99"], capsys)
+    assert "`--device` must be on this machine. Received: gpu:99" in error
 
 
 def test_warning_is_printed_on_one_line(monkeypatch):

@@ -122,6 +122,12 @@ def test_wrong_argument_raises(size, block, stage, message):
                 function(size, block)
 
 
+@pytest.mark.parametrize("axis", [1, -2, 0.5])
+def test_wrong_axis_raises(axis):
+    with pytest.raises(ValueError, match=rf"`axis` must be one of `x`.*axis={axis}, shape=\(8,\)"):
+        ops.butterfly_permute(np.zeros(8), 2, 0, axis=axis)
+
+
 def test_non_integer_size_raises():
     with pytest.raises(ValueError, match="`size` must be a positive integer.*size=8.0"):
         ops.butterfly_stages(8.0, 2)

@@ -56,3 +56,11 @@ def test_symbolic_call():
     outputs = ops.dense(inputs, KERNEL, BIAS)
     assert outputs.shape == (None, 5, 4)
     assert_close(keras.Model(inputs, outputs).predict(X, verbose=0), X @ KERNEL + BIAS)
+
+
+@pytest.mark.parametrize("arrays", [(X, KERNEL.T), (X, KERNEL, BIAS[1:]), (X, KERNEL, BIAS[:1])])
+def test_wrong_shapes_raise(arrays):
+    with pytest.raises(
+        ValueError, match="(?s)`x`, `kernel` and `bias` must fit.*Received: shapes="
+    ):
+        ops.dense(*arrays)

@@ -68,6 +68,10 @@ ERRORS = {
     "size": (lambda: ops.patchify(IMAGES, 4), "`size` must divide.*size=4"),
     "size 0": (lambda: ops.patchify(IMAGES, 0), "`size` must be a positive integer.*size=0"),
     "size 2.0": (lambda: ops.patchify(IMAGES, 2.0), "`size` must be a positive integer.*size=2.0"),
+    "features": (
+        lambda: ops.unpatchify(np.zeros((2, 8, 44)), 3, 6, 12),
+        r"`patches` must fit `size`.*size=3, patches.shape=\(2, 8, 44\)",
+    ),
     "height": (
         lambda: ops.unpatchify(np.zeros((2, 8, 45)), 3, 7, 12),
         "`size` must divide.*height=7",

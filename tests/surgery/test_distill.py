@@ -209,6 +209,8 @@ def test_text_inputs():
         (dict(labels=1.0), "`labels`.*labels=1.0"),
         (dict(labels=0.5), "`labels` requires `y`.*labels=0.5"),
         (dict(logits=0, features=0), "`logits`.* must be above 0.*logits=0"),
+        (dict(logits=-1), "`logits` and `features` must be ≥ 0.*logits=-1"),
+        (dict(features=float("nan"), layers={}), "must be ≥ 0.*features=nan"),
         (dict(layers={"first": "hidden_9"}), "No such layer: hidden_9"),
         (dict(layers={"first": "out"}), r"`layers`.*'first' of \(None, 8\) and 'out'"),
     ],

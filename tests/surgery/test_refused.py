@@ -151,7 +151,7 @@ def with_lora():
         (
             lambda: attention_model(use_gate=True),
             ValueError,
-            "only mix all tokens.*{'use_gate': True}",
+            "must have the defaults.*{'use_gate': True}",
         ),
         (lambda: attention_model(sliding_window=4), ValueError, "{'sliding_window': 4}"),
         (lambda: attention_model(output_shape=6), ValueError, "{'output_shape': .*6"),

@@ -86,7 +86,9 @@ def test_warmup_steps_replace_warmup_epochs():
     assert make_schedule(recipe(schedule=dict(schedule, warmup_steps=3)), 8).warmup_steps == 3
 
 
-def test_unknown_optimizer_raises():
+def test_unknown_names_raise():
+    with pytest.raises(ValueError, match="`name` must be one of.*Received: name='step'"):
+        WarmupDecay("step", PEAK, WARMUP, TOTAL, PER_EPOCH)
     values = recipe(optimizer=dict(name="sgdx", learning_rate=1.0))
     with pytest.raises(ValueError, match="`optimizer` must be one of.*sgdx"):
         make_optimizer(values, 10)

@@ -56,6 +56,9 @@ def test_base_and_options(tmp_path):
     assert (recipe.seed, recipe.epochs, recipe.model["hidden_dim"]) == (5, 8, 64)
     assert recipe.ema is None and load_recipe(child).ema == 0.9
     assert load_recipe(child, "wide", ema=0.5, seed=1).ema == 0.5
+    base.write_text(f'base = "{child}"\n')
+    with pytest.raises(ValueError, match=r"base.*child"):
+        load_recipe(child)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,8 @@ def test_sweep_over_seeds(tmp_path, monkeypatch):
         sweep("cspvit/mnist", grid, out=tmp_path, epochs=3, **small)
     with pytest.raises(ValueError, match="`seed` must be in `grid`.*seed=7"):
         sweep("cspvit/mnist", grid, out=tmp_path, seed=7)
+    with pytest.raises(ValueError, match=r"at least one run. Received: .*'seed': \[\]"):
+        sweep("cspvit/mnist", grid, out=tmp_path, seeds=0)
 
 
 @pytest.mark.parametrize(

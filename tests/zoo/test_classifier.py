@@ -202,6 +202,8 @@ def test_changed_outputs_get_a_new_head(tmp_path):
     ("arguments", "rule"),
     [
         ((np.zeros((1, 4)),), r"logits \(batch, 3\).*shape \(1, 4\)"),
+        ((np.zeros((1, 3)), 0), "`top` must be a positive integer. Received: top=0"),
+        ((np.zeros((1, 3)), 1.5), "`top` must be a positive integer. Received: top=1.5"),
         *(
             (([[0, 0, 0], row],), "(?s)must be finite logits.*shape .2, 3")
             for row in ([0, np.nan, 0], [np.inf, 0, 1], [np.inf, np.nan, 0], [-np.inf] * 3)

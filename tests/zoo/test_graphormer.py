@@ -221,10 +221,19 @@ def test_all_tables_train_except_padding():
     ("change", "message"),
     [
         (dict(x=None), "Missing data for input .x"),
+        (
+            dict(attn_bias=np.zeros((1, 3, 3))),
+            r"`attn_bias` must begin with \(1, 4, 4\).*\(1, 3, 3\)",
+        ),
+        (dict(in_degree=np.ones((1, 1), int)), r"`in_degree` must begin with \(1, 3\).*\(1, 1\)"),
+        (dict(out_degree=np.ones((1, 3))), "`out_degree` must be integers.*float"),
         (dict(x=np.ones((1, 3, 2), int)), r"'x' .*shape=\(1, 3, 2\)"),
-        (dict(spatial_pos=np.full((1, 3, 3), 512)), "`spatial_pos` must be in .0, 512.*to 512"),
-        (dict(x=np.full((1, 3, 9), 4609)), "`x` must be in .0, 4609.*4609"),
-        (dict(x=np.full((1, 3, 9), -1)), "`x` must be in .*from -1"),
+        (
+            dict(spatial_pos=np.full((1, 3, 3), 512)),
+            "`spatial_pos` must be integers in .0, 512.*to 512",
+        ),
+        (dict(x=np.full((1, 3, 9), 4609)), "`x` must be integers in .0, 4609.*4609"),
+        (dict(x=np.full((1, 3, 9), -1)), "`x` must be integers in .*from -1"),
         (dict(edge_input=np.full((1, 3, 3, 2, 3), 1537)), "`edge_input` .*0, 1537.*1537"),
     ],
 )

@@ -252,12 +252,13 @@ def test_invalid_argument_raises(arguments, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(tokens=np.full((2, 12), 99, "int32")), "`tokens` must be in .0, 20.*99 to 99"),
+        (dict(tokens=np.full((2, 12), 99, "int32")), "`tokens` must be integers in .0, 20.*to 99,"),
         (
             dict(tokens=np.ones((2, 13), "int32"), mask=np.ones((2, 13), bool)),
             r"max_sequence_length=12",
         ),
-        (dict(mask=np.ones((2, 11), bool)), r"`mask` must.*\(2, 12\)"),
+        (dict(mask=np.ones((2, 1), bool)), r"one shape.*'tokens': \(2, 12\), 'mask': \(2, 1\)"),
+        (dict(tokens=np.ones((2, 12), "float32")), "`tokens` must be integers.*float32"),
     ],
 )
 def test_invalid_inputs_raise(change, message):

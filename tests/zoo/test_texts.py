@@ -333,5 +333,5 @@ def test_command_line_reads_joined_pairs(tmp_path, capsys):
     assert capsys.readouterr().out == 2 * answer
     (tmp_path / "pairs.tsv").write_text("good\n")
     assert main(["predict", str(tmp_path / "preset"), *source]) == 2
-    rule = "`INPUT` or `--from` must give 2 per prediction. Received: [['good']]"
+    rule = "`INPUT` or `--from` must give 2 inputs per prediction. Received: [['good']]"
     assert rule in capsys.readouterr().err

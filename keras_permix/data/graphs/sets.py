@@ -151,8 +151,7 @@ def load_graphs(
     columns = {} if own else TARGETS[name]
     labels = tuple(labels or list(columns)[:1] or ("y",))
     if own or name in FILES:
-        known = FILES | dict.fromkeys(FOLDERS, ())
-        train, test = read_parts(name, known, data_dir, **files)
+        train, test = read_parts(name, FILES, data_dir, **files)
     else:
         train, test = read_pcqm4m(name, data_dir)
     is_split = own or name not in FILES

@@ -81,8 +81,8 @@ def from_smiles(
     Raises:
         ImportError: If the package rdkit (extra `graph`) is not installed.
         TypeError: If `smiles` is not a list of strings.
-        ValueError: If a SMILES is not valid, a molecule has more than `max_atoms` atoms, or `nodes`
-            is smaller than a molecule.
+        ValueError: If there are no SMILES, one is not valid, a molecule has more than `max_atoms`
+            atoms, or `nodes` is smaller than a molecule.
 
     Example:
 
@@ -94,6 +94,8 @@ def from_smiles(
     Reference: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
     """
     graphs = parse_smiles(smiles, max_atoms)
+    if not graphs:
+        raise ValueError("`smiles` must contain a molecule. Received: smiles=[]")
     largest = graphs.sizes[:, 0].max()
     if nodes is not None and nodes < largest:
         raise ValueError(f"`nodes` must be at least {largest}. Received: {nodes=}")

@@ -200,6 +200,8 @@ def _readable(parts, channels, skip):
     def problem(path):
         try:
             read_image(path, channels)
+        except FileNotFoundError:  # a wrong path, never skipped
+            raise
         except (OSError, ValueError) as error:
             return str(error.__cause__ or error)
         return None

@@ -73,6 +73,8 @@ class MegaAttention(Composite):
         self.gamma = self.add_weight(shape=(2, width), initializer=normal(), name="gamma")
         self.beta = self.add_weight(shape=(2, width), initializer="zeros", name="beta")
         if self.position_bias == "rotary":
+            if width % 2:
+                raise ValueError(f"`shared_dim` must be even for 'rotary'. Received: {width}")
             self.bias_a = self.add_weight(shape=(width,), initializer=normal(), name="bias_a")
             self.bias_b = self.add_weight(shape=(width,), initializer=normal(), name="bias_b")
         else:
@@ -117,7 +119,8 @@ class MegaAttention(Composite):
         """
         size = self.chunk_size or self.max_sequence_length or getattr(self, "longest", None)
         if size is None:
-            raise ValueError("`initial_state` requires `max_sequence_length` or `chunk_size`.")
+            rule = "`initial_state` requires `max_sequence_length` or `chunk_size`."
+            raise ValueError(f"{rule} Received: neither")
         widths = {"keys": self.gamma.shape[-1], "values": self.values_width}
         state = {
             name: ops.zeros((batch_size, size, width), self.compute_dtype)

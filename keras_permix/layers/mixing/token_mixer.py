@@ -84,7 +84,7 @@ class TokenMixer(MixingLayer):
         inner = self.inner_dim or width
         projects = self.use_value_projection and self.use_output_projection
         if not projects and inner != width:
-            rule = f"`inner_dim` must be the input width {width} without both projections."
+            rule = f"`inner_dim` must be the input width {width} unless both projections are used."
             raise ValueError(f"{rule} Received: inner_dim={inner}")
         if self.use_value_projection:
             self.value_dense = self._dense(

@@ -56,10 +56,12 @@ class PresetFiles:
         Raises:
             FileNotFoundError: if it is absent and has no URL.
             ConnectionError: if it cannot be downloaded.
-            ValueError: if it is truncated, corrupt, or outside the folder.
+            ValueError: if it is not listed, truncated, corrupt, or outside the folder.
         """
         if name in self._contents:
             return self._contents[name]
+        if name not in self.names:
+            raise ValueError(f"`{METADATA_FILE}` must list {name}. Received: {self.names}")
         entry, path = self.metadata["files"][name], self.folder / name
         if not path.resolve().is_relative_to((self.root or self.folder).resolve()):
             raise ValueError(f"`{path}` must lie inside its folder. Received: {path.resolve()}")

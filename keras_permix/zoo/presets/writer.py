@@ -143,6 +143,8 @@ def _copy_group(old, new, dtype):
 
 def _check_replaceable(folder):
     """Check that a folder holds only files of a preset, which may be removed."""
+    if folder.is_file():
+        raise NotADirectoryError(f"`folder` must not be a file. Received: {folder}")
     known = set(PRESET_FILES)
     with contextlib.suppress(OSError, ValueError):  # no preset, or a damaged one
         known |= set(open_preset(folder).names)

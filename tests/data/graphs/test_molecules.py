@@ -110,10 +110,11 @@ def test_isomers_differ_but_map_numbers_are_ignored():
 @pytest.mark.parametrize(
     ("smiles", "error", "message"),
     [
-        (["CCO", "C1CC("], ValueError, r"must be valid\. Received: smiles\[1\]="),
+        (["CCO", "C1CC("], ValueError, r"must be valid SMILES\. Received: smiles\[1\]="),
         (["C(C)(C)(C)(C)C"], ValueError, r"Explicit valence for atom # 0 C, 5.* smiles\[0\]="),
         (["C", "C", ""], ValueError, r"smiles\[2\]=''"),
         ("CCO", TypeError, "must be a list of strings. Received: smiles='CCO'"),
+        ([], ValueError, r"must contain a molecule. Received: smiles=\[\]"),
     ],
 )
 def test_invalid_smiles_raise(smiles, error, message, capfd):
@@ -200,7 +201,7 @@ def test_esol_with_original_file_name(esol, monkeypatch):
         (
             "zinc",
             {},
-            "`name` must be one of esol, freesolv, lipophilicity, qm9, pcqm4m, pcqm4m_v2, or",
+            "`name` must be one of esol, freesolv, lipophilicity, qm9, or",
         ),
     ],
 )

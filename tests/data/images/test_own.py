@@ -227,8 +227,8 @@ def test_class_only_in_test_folder_raises(tmp_path):
         (
             [("gone.png", "b"), ("lost.png", "b"), ("a/0.png", "a"), ("a/1.png", "a")],
             {},
-            ValueError,
-            "2 of 4 unreadable: .*gone.png",
+            FileNotFoundError,
+            "No such file.*gone.png",
         ),
         ([("a/0.png", " ")], {}, ValueError, "a `path` and a `label`.*all.csv"),
         ([("a/0.png", "a"), ("a/1.png", "a")], {}, ValueError, "at least two classes"),

@@ -324,6 +324,7 @@ def test_scalenorm_matches_authors(dtype):
         (dict(average=dict(ema_dim=0)), "`ema_dim` must be a positive integer.*0"),
         (dict(average=dict(truncation=0)), "`truncation` must be a positive integer.*0"),
         (dict(attention=dict(position_bias="sine")), "`position_bias` must be one of.*'sine'"),
+        (dict(attention=ROTARY, shared_dim=5), "`shared_dim` must be even.*5"),
         (
             dict(attention=dict(max_sequence_length=0)),
             "`max_sequence_length` must be a positive integer.*0",

@@ -82,6 +82,13 @@ def test_mask_shape_error_is_one_line(name):
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_attention_mask_of_another_batch_raises(fused):
+    layer, mask = SoftmaxAttention(2, fused=fused), np.ones((4, 6, 6), bool)  # (batch * heads, …)
+    with pytest.raises(ValueError, match=r"`attention_mask` must.*shape=\(4, 6, 6\), batch=2"):
+        layer(X, attention_mask=mask)
+
+
 @pytest.mark.parametrize(
     "make",
     [CausalCSP, *(partial(kind, 2, causal=True) for kind in (LinearAttention, SimpleAttention))],
