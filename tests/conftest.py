@@ -50,6 +50,7 @@ ONCE = (
     "tests/test_examples.py::test_tpu_fit",
     "tests/test_examples.py::test_tutorial",
     "tests/test_examples.py::test_ways_to_train",
+    "tests/test_imports.py::test_import_is_fast",
     "tests/test_readme.py",
     "tests/tools/test_make_minilm.py",
     "tests/tools/test_make_qm9.py",

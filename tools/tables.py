@@ -361,6 +361,21 @@ def ablations():
                 yield (*shown, *cells, len(own))
 
 
+def blocks():
+    """Yield a row per block size of `ButterflyViT`: accuracy, and time and memory of a step."""
+    scores = {
+        row["model.block_size"]: 100 * float(row["cifar10/test/top1"])
+        for row in read("epyc", "sweep_block_size")
+    }
+    measured = [read("epyc", f"blocks_{backend}") for backend in BACKENDS]
+    times = (f"{name}: step, ms (speed)" for name in BACKENDS)
+    yield ("tokens per block", "top-1, %", *times, "jax: step, MB", "torch: step, MB")
+    for rows in zip(*measured, strict=True):
+        size = rows[0]["model"].split()[0]
+        steps = ("{step_ms} ({vs_attention}×)".format(**row) for row in rows)
+        yield (size, f"{scores[size]:.1f}", *steps, rows[0]["step_mb"], rows[2]["step_mb"])
+
+
 def molecules():
     """Yield a row per small set of molecules: mean absolute errors, mean and spread over seeds."""
     named = {
@@ -544,7 +559,7 @@ def fill(table, match):
 def filled(pages):
     """Return the texts of the pages with updated tables."""
     measured = (ops, masked, plain, paths, layers, growth, models, peers, lengths, memory)
-    measured += (ablations, molecules, bundles, gpu_layers, gpu_ops, published, efficiency)
+    measured += (ablations, blocks, molecules, bundles, gpu_layers, gpu_ops, published, efficiency)
     tables = (summary, pretrained, presets, explorer, *measured, published_lra, lra)
     tables += (exports, exported)
     named = {table.__name__: table for table in tables}

@@ -30,6 +30,9 @@ IMAGE_MIXERS = {
     "ButterflyMixer, linear": ("ButterflyMixer", {**PATCHES, "mlp": "butterfly_linear"}),
     "PatchOnlyMLPMixer": ("PatchOnlyMLPMixer", dict[str, Any]()),
 }
+BLOCKS = {
+    f"{size} tokens per block": ("ButterflyViT", {"block_size": size}) for size in (64, 16, 8, 4, 2)
+}
 BERTS = {
     "softmax": ("SimpleTRON", {"variant": "softmax"}),
     "simple": ("SimpleTRON", {"variant": "simple_resl"}),
@@ -55,6 +58,9 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "imagenet": (VITS, {**IMAGENET, "num_classes": 10}, 4),
     "imagenet, huge": (VITS, {**IMAGENET, "num_classes": 1000}, 256),
     "cifar10, mixers": (IMAGE_MIXERS, {}, 64),
+    "cifar10, blocks": (
+        BLOCKS, {**SMALL, "hidden_dim": 64, "num_layers": 4, "mlp_dim": 128}, 128
+    ),
     "molecules": (GRAPHORMERS, dict(hidden_dim=96, num_layers=4, num_heads=8, mlp_dim=192), 128),
     "BERT, 128 tokens": (
         BERTS, dict(max_sequence_length=128, hidden_dim=384, num_layers=3, num_heads=12,
