@@ -145,8 +145,8 @@ def butterfly_permute(
         A tensor like `x`.
 
     Raises:
-        ValueError: for a block that does not divide the size, or a stage whose blocks do not fill
-            it.
+        ValueError: for an axis that `x` does not have, a block that does not divide its size, or
+            a stage whose blocks do not fill it.
 
     Example:
 

@@ -97,7 +97,7 @@ class ShiftSchedule:
         """
         rule = SCHEDULES[self.name]
         if self.name == "grid":
-            raise ValueError("The schedule 'grid' requires a known number of tokens, and no mask.")
+            raise ValueError(f"'grid' requires known tokens and no mask. Received: {tokens=}")
         if self.name in LINEAR:
             return rule(ops.arange(0, self.channels, dtype="int32"), lengths, self)
         if self.name not in POWERS:
@@ -151,7 +151,7 @@ def _random(channel, tokens, schedule):
 def _grid(channel, tokens, schedule):
     side = math.isqrt(tokens)
     if side * side != tokens:
-        raise ValueError(f"The schedule 'grid' requires a square of tokens. Received: {tokens=}")
+        raise ValueError(f"'grid' requires a square number of tokens. Received: {tokens=}")
     coprime = (number for number in range(1, side + 1) if math.gcd(number, side) == 1)
     stride = min(coprime, key=lambda number: abs(number - side / GOLDEN))
     cycle, column = divmod(channel, side)

@@ -1,6 +1,5 @@
 """Shift and sort tokens channel by channel (CSP), also in a differentiable relaxation."""
 
-from operator import index
 from typing import Any
 
 import keras
@@ -80,8 +79,10 @@ class CSP(TokenMixer):
         super().__init__(inner_dim, use_value_bias, use_output_projection, dropout, **kwargs)
         if isinstance(shift, str):
             check_choice("shift", shift, SCHEDULES)
+        elif np.ndim(shift) != 1:
+            raise ValueError(f"`shift` must be a name, or a step per channel. Received: {shift=}")
         else:
-            shift = [index(step) for step in shift]
+            shift = np.asarray(shift).tolist()
         self._store(locals(), align=ALIGNMENTS)
 
     def build(self, input_shape: Shape) -> None:

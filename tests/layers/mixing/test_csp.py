@@ -118,6 +118,7 @@ def test_steps_adapt_to_sequence_length(schedule, align, masked):
         (dict(shift="curved"), "`shift` must be one of.*'curved'"),
         (dict(ragged="yes"), "`ragged` must be True or False.*'yes'"),
         (dict(layer_index=1.5, num_layers=3), "`layer_index` must be an integer.*layer_index=1.5"),
+        (dict(shift=32), "`shift` must be a name, or a step per channel.*shift=32"),
         (dict(shift=[1, 2]), "`shift` must have one step per channel.*=2, ch"),
         (dict(align="both"), "`align` must be one of.*'both'"),
         (dict(inner_dim=0), "`inner_dim` must be a positive integer or None.*0"),
