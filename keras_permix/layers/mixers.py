@@ -76,6 +76,8 @@ def check_mixers(specs: Any, num_layers: int, check: Callable[[Any], Any] = chec
 
     `specs` may also be a function from the index of a block to its mixer.
     """
+    if isinstance(specs, type):
+        raise TypeError(f"`mixer` must be a layer, not its class. Received: {specs.__name__}")
     if callable(specs) and not isinstance(specs, keras.layers.Layer):
         specs = [specs(index) for index in range(num_layers)]
     if not isinstance(specs, list | tuple):

@@ -150,8 +150,9 @@ def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
     named = isinstance(labels, list | tuple) and all(isinstance(name, str) for name in labels)
     if not named or len(labels) != outputs:
         count = len(labels) if hasattr(labels, "__len__") else "no"
+        rule = "`labels` must contain one name per class or output, as str"
         given = f"labels={str(labels)[:100]}, {count} labels for {outputs} outputs"
-        raise ValueError(f"`labels` must contain one name per class or output. Received: {given}")
+        raise ValueError(f"{rule}. Received: {given}")
     if twice := sorted({name for name in labels if labels.count(name) > 1}):
         raise ValueError(f"`labels` must be unique. Received: {twice} more than once")
     return tuple(labels)

@@ -174,6 +174,8 @@ class SequenceClassifier(Classifier):
         if self._takes("image"):
             super().check_inputs(x)
         elif isinstance(x, dict):
+            if x.keys() != self.input.keys():  # Keras would mix up the arrays
+                raise ValueError(f"`x` must have the keys {list(self.input)}. Received: {list(x)}")
             self._assert_input_compatibility(x)  # Keras omits this in compiled steps
             shapes = {name: tuple(x[name].shape) for name in self.input}
             if len(set(shapes.values())) > 1:

@@ -83,6 +83,11 @@ def test_numpy_arguments_become_plain_values(given, plain):
     assert specs == {"name": "csp", "shift": plain}
 
 
+def test_class_of_a_layer_raises():
+    with pytest.raises(TypeError, match="`mixer` must be a layer, not its class. Received: CSP"):
+        check_mixers(CSP, num_layers=2)
+
+
 @pytest.mark.parametrize("spec", ["convolution", None, {"num_heads": 2}, {"name": ["csp"]}])
 def test_unknown_name_raises(spec):
     with pytest.raises(ValueError, match=r"(?s)`mixer` must be one of \('attention'.*Received: mi"):

@@ -257,6 +257,7 @@ def test_invalid_argument_raises(arguments, message):
             dict(tokens=np.ones((2, 13), "int32"), mask=np.ones((2, 13), bool)),
             r"max_sequence_length=12",
         ),
+        (dict(labels=np.ones(2)), r"`x` must have the keys \['tokens', 'mask'\].*'labels'"),
         (dict(mask=np.ones((2, 1), bool)), r"one shape.*'tokens': \(2, 12\), 'mask': \(2, 1\)"),
         (dict(tokens=np.ones((2, 12), "float32")), "`tokens` must be integers.*float32"),
     ],

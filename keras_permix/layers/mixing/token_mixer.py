@@ -41,6 +41,9 @@ class MixingLayer(Composite):
             self._check_mask(mask, query.shape)
             kwargs["mask"] = mask
         if attention_mask is not None:
+            if "attention_mask" not in signature(self.call).parameters:
+                rule = f"{type(self).__name__} has no `attention_mask`; pass padding as `mask`."
+                raise TypeError(f"{rule} Received: attention_mask.shape={shape_of(attention_mask)}")
             kwargs["attention_mask"] = attention_mask
         if use_causal_mask and not self.is_causal:
             if "use_causal_mask" not in signature(self.call).parameters:

@@ -86,8 +86,8 @@ class PresetFiles:
         """Download a file into Keras' cache unless it is there, and return its path."""
         if self.url is None:
             raise FileNotFoundError(
-                f"The preset must contain `{name}`. The wheel of keras_permix omits large weights: "
-                f"install a clone. Received: a folder without {self.folder / name}"
+                f"The preset must contain `{name}`. Copy the whole preset; the wheel of "
+                f"keras_permix omits large weights. Received: {self.folder} without it"
             )
         digest, url = entry["sha256"], f"{self.url}/{name}"
         cache = cache_folder() / digest[:16]
