@@ -253,7 +253,11 @@ def test_unsupported_recipe_raises(project, tmp_path, change, rule):
         ("text", [""], "`INPUT` must be a text, or `@FILE`.*Received: '', which is empty"),
         ("text", [f"@{EMPTY}"], f"Received: '@{EMPTY}', which is empty"),
         ("pairs", ["one", " "], "Received: ' ', which is empty"),
-        ("pairs", ["only one"], r"`INPUT` or .* must give 2 per .*Received: \[\['only one'\]\]"),
+        (
+            "pairs",
+            ["only one"],
+            r"`INPUT` or .* must give 2 inputs per .*Received: \[\['only one'\]\]",
+        ),
         ("graphs", ["nowhere.json"], "`INPUT` must be a JSON file of one graph.*nowhere.json"),
     ],
 )

@@ -120,7 +120,7 @@ def test_recipe_without_required_init_exits_with_error(
     words = ["train", name, *(["--option", option] if option else [])]
     assert main(words) == 2
     error = capsys.readouterr().err
-    assert "a folder that exists" in error and before in error
+    assert "`init` must be a run trained before" in error and before in error
     assert not list(tmp_path.iterdir())
     assert plan_run(name, option, smoke=True).recipe.init is None
     assert plan_run(name, option, smoke=True, init="runs/mine").recipe.init == "runs/mine"
@@ -420,13 +420,13 @@ def test_diverged_training_prints_one_line(recipe, made, tmp_path, capsys):
     assert error.count("\n") == 1
 
 
-CIFAR = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere")) / "cifar10.zip"
+MNIST = Path(os.environ.get("KERAS_PERMIX_DATA", "nowhere")) / "mnist-t10k-images-idx3-ubyte.gz"
 
 
-@pytest.mark.skipif(not CIFAR.is_file(), reason="KERAS_PERMIX_DATA holds no CIFAR-10")
+@pytest.mark.skipif(not MNIST.is_file(), reason="KERAS_PERMIX_DATA holds no MNIST")
 def test_evaluate_reproduces_published_score(capsys):
-    assert main(["evaluate", "cspvit/cifar10_small"]) == 0
-    assert "cifar10/test/top1: 89.06 %" in capsys.readouterr().out
+    assert main(["evaluate", "cspvit/mnist"]) == 0
+    assert "mnist/test/top1: 99.34 %" in capsys.readouterr().out
 
 
 def test_wrong_number_of_classes_raises_before_training(made, recipe, tmp_path):
