@@ -57,8 +57,8 @@ OLDEST_TESTS := tests/layers/mixing/test_slice_sort.py tests/layers/test_any_len
 
 # The newest Python, in an environment with JAX only.
 NEWEST_PYTHON ?= python3.13
-NEWEST_TESTS := $(OLDEST_TESTS) tests/ops/test_oracle.py tests/zoo/test_containers.py \
-	tests/data tests/test_imports.py
+NEWEST_TESTS := $(OLDEST_TESTS) tests/ops/test_oracle.py tests/data/images tests/data/text \
+	tests/test_imports.py
 
 # The runtime of the site's demo page in a browser; npm installs it.
 RUNTIME ?= onnxruntime-web@1.30.0
