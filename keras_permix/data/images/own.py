@@ -126,7 +126,7 @@ def listed_images(
         A `Dataset` of parts `(RecordSource, None)`. The labels are sorted, or those of `labels`.
 
     Raises:
-        FileNotFoundError: If a list does not exist.
+        FileNotFoundError: If a list or an image does not exist.
         ValueError: If a row has no path or label, an image has two labels or is in two parts, or as
             in `folder_images`.
 
