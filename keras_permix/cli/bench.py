@@ -62,12 +62,9 @@ def run(arguments):
     from keras_permix.utils.machine import driver, is_out_of_memory, machine
 
     bench = WHAT[arguments.what]
+    device = used_device(arguments.device) if arguments.device else ""
     with keras.device(arguments.device) if arguments.device else nullcontext():
         number = timing.accelerator()
-        device = str(keras.ops.zeros(1).device) if arguments.device else ""
-    wanted = (arguments.device or "").lower().replace("cuda", "gpu").partition(":")[0]
-    if wanted not in device.lower().replace("cuda", "gpu"):  # TensorFlow may use another one.
-        raise ValueError(f"`--device` must be on this machine. Received: {arguments.device}")
     chip = "" if number is None else running.module("runtime").chip(number)
     left_out = () if chip else getattr(bench, "OF_ACCELERATORS", ())
     cases = arguments.cases or [case for case in bench.CASES if case not in left_out]
@@ -128,3 +125,19 @@ def run(arguments):
         else:
             print(f"{picture.name} was not written: matplotlib is not installed.", file=sys.stderr)
     return 0
+
+
+def used_device(wanted):
+    """Return the device that the backend uses in place of the one that is wanted."""
+    import keras
+
+    rule = f"`--device` must be on this machine. Received: {wanted}"
+    try:
+        with keras.device(wanted):
+            used = str(keras.ops.zeros(1).device)
+    except Exception as error:  # Each backend raises different exceptions.
+        raise ValueError(f"{rule} ({error})") from error
+    kind = wanted.lower().partition(":")[0].replace("cuda", "gpu")
+    if kind not in used.lower().replace("cuda", "gpu"):  # TensorFlow may use another one.
+        raise ValueError(f"{rule}, which gives {used}")
+    return used

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import warnings
 
-import keras
 import pytest
 
 from keras_permix import cli, data, zoo
@@ -371,7 +370,6 @@ def test_info_of_untrained_preset(capsys):
     assert shown["recipe"] == "zoo/slicevit/dogs_vs_cats/recipe.toml"
 
 
-@pytest.mark.skipif(keras.config.backend() != "tensorflow", reason="others raise themselves")
 def test_unavailable_device_exits_with_error(capsys):
     error = error_of(["bench", "ops", "--device", "gpu:99"], capsys)
     assert "`--device` must be on this machine. Received: gpu:99" in error
