@@ -142,9 +142,7 @@ def generated_listops(
         "max_arguments": max_arguments,
         "nesting": nesting,
     }
-    if max_tokens > max_sequence_length:  # Truncation would change the results.
-        size = f"{max_sequence_length=}"
-        raise ValueError(f"`max_sequence_length` must be at least {max_tokens}. Received: {size}")
+    _check_longest(max_tokens, max_sequence_length)
     total = sum(counts)
     parameters = {"version": 1, "sequences": total, "seed": seed, **rules}
     content = json.dumps(parameters, sort_keys=True).encode()
@@ -192,9 +190,7 @@ def load_listops(
     parts = [_read(folder / name) for name in FILES]
     rows, answers = zip(*(pair for part in parts for pair in part), strict=True)
     lengths = [len(tokens) for tokens in rows]
-    if (longest := max(lengths)) > max_sequence_length:  # Truncation would change the results.
-        size = f"{max_sequence_length=}"
-        raise ValueError(f"`max_sequence_length` must be at least {longest}. Received: {size}")
+    _check_longest(max(lengths), max_sequence_length)
     source = TokenSource(np.concatenate(rows), lengths, answers, max_sequence_length, pad_to)
     train, validation, test = split_source(source, *map(len, parts))
     return Dataset("listops", train, test, DIGITS, validation)
@@ -236,3 +232,9 @@ def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]
         "lengths": np.array([len(row) for row in rows], "int32"),
         "answers": np.array(answers, "uint8"),
     }
+
+
+def _check_longest(longest, max_sequence_length):
+    if longest > max_sequence_length:  # Truncation would change the results.
+        size = f"{max_sequence_length=}"
+        raise ValueError(f"`max_sequence_length` must be at least {longest}. Received: {size}")
