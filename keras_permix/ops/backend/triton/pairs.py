@@ -6,6 +6,7 @@ import triton.language as tl
 from keras_permix.ops.backend.triton.network import number_of, partner, row_of
 from keras_permix.ops.backend.triton.shift import (
     SCALAR,
+    fetch,
     held_positions,
     held_row,
     load,
@@ -57,6 +58,7 @@ def order_pairs_kernel(
     pair, second = number_of(row % (TOKENS // 2), TOKENS // 2, ROWS), row // (TOKENS // 2)
     here = begin + 2 * pair
     position = here + second
+    real = position < limit
     source = position
     if reads is not None:
         source += tl.load(reads + channel, mask=channel < channels, other=0)
@@ -64,18 +66,18 @@ def order_pairs_kernel(
         window = begin, tile, starts, spread, length
         number = tl.arange(0, HELD)[:, None]
         first, needed, at = held_positions(number, window, limit, TOKENS, HELD)
-        at = token_at(order, at, length)
+        at = token_at(order, at, at < length)
         held = load(x, at, channel, number < needed, channels, WIDE)
         at = held_row(source, first, begin, length, TOKENS, HELD)
         value = pick_real(held, at, order, position, channel, limit, channels)
     else:
-        source = token_at(order, wrap(source, length), length)
-        value = load(x, source, channel, position < limit, channels, WIDE)
+        source = token_at(order, wrap(source, length), real)
+        value = load(x, source, channel, real, channels, WIDE)
     other = partner(value, TOKENS // 2)
     swap = descends(value, other, second)
-    token = token_at(order, position, tokens)
+    token = token_at(order, position, position < tokens)
     if ALIGNED:  # threads hold the same rows of the reference channel
-        reference = load(x, token, 0 * channel, position < limit, channels, WIDE)
+        reference = fetch(x, offset(token, 0 * channel, channels, WIDE), real, other=0.0)
         swap = swap ^ descends(reference, partner(reference, TOKENS // 2), second)
     if order is not None:  # Without a mask, all pairs are complete.
         swap = swap & (here + 1 < length)
@@ -83,7 +85,7 @@ def order_pairs_kernel(
     target = out + offset(token, channel, channels, WIDE)
     tl.store(target, tl.where(swap, other, value), mask=mask)
     if RESIDUALS:
-        bits = (swap & (second == 0) & (position < limit)).to(tl.int32) << (pair % PAIRS)
+        bits = (swap & (second == 0) & real).to(tl.int32) << (pair % PAIRS)
         index, word = words_of(bits, TOKENS // 2, ROWS)
         index, channel = begin // WORD + index, channel[None]
         mask = (index * WORD < tokens) & (channel < channels)
@@ -151,7 +153,7 @@ def undo_pairs_kernel(
         pair = number_of(row % (HELD // 2), HELD // 2, ROWS)
         number = 2 * pair + row // (HELD // 2)
         first, needed, at = held_positions(number, window, limit, TOKENS, HELD)
-        at = token_at(order, at, length)
+        at = token_at(order, at, at < length)
         held = load(grad, at, channel, number < needed, channels, WIDE)
         pair = number_of(tl.arange(0, HELD // 2)[:, None], HELD // 2, ROWS)
         here = tl.where(2 * pair < length, wrap(first + 2 * pair, length), 0)
@@ -167,10 +169,10 @@ def undo_pairs_kernel(
         source = wrap(source, length)
         # The tokens of a pair are adjacent.
         source = source ^ swap_at(swaps, source, channel, limit, channels, WIDE)
-        value = load(
-            grad, token_at(order, source, length), channel, position < limit, channels, WIDE
-        )
-    target = offset(token_at(order, position, tokens), channel, channels, WIDE)
+        real = position < limit
+        value = load(grad, token_at(order, source, real), channel, real, channels, WIDE)
+    token = token_at(order, position, position < tokens)
+    target = offset(token, channel, channels, WIDE)
     tl.store(out + target, value, mask=(position < tokens) & (channel < channels))
 
 

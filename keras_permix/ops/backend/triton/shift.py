@@ -42,7 +42,7 @@ def shift_kernel(
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     limit = tl.where(channel < channels, length, 0)
     position = begin + tl.arange(0, TOKENS)[:, None]
-    token = token_at(order, position, tokens)
+    token = token_at(order, position, position < tokens)
     read = tl.load(reads + channel, mask=channel < channels, other=0)
     if HELD:
         window = begin, tile, starts, spread, length
@@ -50,30 +50,44 @@ def shift_kernel(
         first, needed, source = held_positions(number, window, limit, TOKENS, HELD)
         KEPT: tl.constexpr = HELD == TOKENS and HELD * CHANNELS <= 8192
         # With more values, each pointer that is kept would take 8 bytes of shared memory.
-        source = token if KEPT else token_at(order, source, length)
+        source = token if KEPT else token_at(order, source, source < length)
         held = load(x, source, channel, number < needed, channels, WIDE)
         row = held_row(position + read, first, begin, length, TOKENS, HELD)
         value = pick_real(held, row, order, position, channel, limit, channels)
     else:
-        source = token_at(order, wrap(position + read, length), length)
-        value = load(x, source, channel, position < limit, channels, WIDE)
+        real = position < limit
+        source = token_at(order, wrap(position + read, length), real)
+        value = load(x, source, channel, real, channels, WIDE)
     target = offset(token, channel, channels, WIDE)
     tl.store(out + target, value, mask=(position < tokens) & (channel < channels))
 
 
 @triton.jit
-def token_at(order, position, length):
-    """Return the token at a position; without a mask, positions are tokens."""
+def token_at(order, position, mask):
+    """Return the token at a position where `mask` is True; without an order, the position."""
     if order is None:
         return position
     else:
-        return tl.load(order + position, mask=position < length, other=0)
+        return fetch(order, position, mask)
 
 
 @triton.jit
 def load(x, token, channel, mask, channels, WIDE: tl.constexpr):
     """Load values of a sample, and 0 where `mask` is False."""
-    return tl.load(x + offset(token, channel, channels, WIDE), mask=mask, other=0.0)
+    if token.shape[1] == 1:
+        return tl.load(x + offset(token, channel, channels, WIDE), mask=mask, other=0.0)
+    else:
+        return fetch(x, offset(token, channel, channels, WIDE), mask, other=0.0)
+
+
+@triton.jit
+def fetch(x, offset, mask, other=None):
+    """Load values at any offsets, and `other` where `mask` is False."""
+    # In one dimension; in two, Triton would first move the offsets between threads.
+    COUNT: tl.constexpr = offset.shape[0] * offset.shape[1]
+    mask = tl.reshape(tl.broadcast_to(mask, offset.shape), (COUNT,))
+    value = tl.load(x + tl.reshape(offset, (COUNT,)), mask=mask, other=other)
+    return tl.reshape(value, offset.shape)
 
 
 @triton.jit

@@ -66,7 +66,7 @@ def sort_groups_kernel(
     base, inside = sample * tokens * channels, within & (channel < channels)
     if order is not None:
         order += sample * tokens
-    source = offset(token_at(order, begin + position, tokens), channel, channels, WIDE)
+    source = offset(token_at(order, begin + position, within), channel, channels, WIDE)
     value = tl.load(x + base + source, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     NARROW: tl.constexpr = tl.int32 if BITS == 32 else tl.int16
@@ -103,7 +103,7 @@ def sort_groups_kernel(
     if order is not None:
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
         # Loaded again, which takes fewer registers than keeping it.
-        token = tl.load(order + token, mask=within, other=0, volatile=reference is None)
+        token = tl.load(order + token, mask=within, volatile=reference is None)
     tl.store(out + base + offset(token, channel, channels, WIDE), value, mask=inside)
     if RESIDUALS:
         target = base + offset(begin + target, channel, channels, WIDE)
@@ -135,7 +135,7 @@ def put_back_kernel(
     source = base + offset(begin + position, channel, channels, WIDE)
     origin = tl.load(positions + source, mask=inside, other=0).to(tl.int32)
     origin = tl.where(real, origin, LENGTH - 1)  # padding stays behind
-    token = base + offset(token_at(order, begin + position, tokens), channel, channels, WIDE)
+    token = base + offset(token_at(order, begin + position, within), channel, channels, WIDE)
     value = tl.load(grad + token, mask=inside, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     if BITS == 16:
