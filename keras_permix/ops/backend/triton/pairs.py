@@ -80,12 +80,13 @@ def order_pairs_kernel(
         reference = fetch(x, offset(token, 0 * channel, channels, WIDE), real, other=0.0)
         swap = swap ^ descends(reference, partner(reference, TOKENS // 2), second)
     if order is not None:  # Without a mask, all pairs are complete.
-        swap = swap & (here + 1 < length)
+        real = here + 1 < length
+        swap = swap & real
     mask = (position < tokens) & (channel < channels)
     target = out + offset(token, channel, channels, WIDE)
     tl.store(target, tl.where(swap, other, value), mask=mask)
     if RESIDUALS:
-        bits = (swap & (second == 0) & real).to(tl.int32) << (pair % PAIRS)
+        bits = (swap & real & (second == 0)).to(tl.int32) << (pair % PAIRS)
         index, word = words_of(bits, TOKENS // 2, ROWS)
         index, channel = begin // WORD + index, channel[None]
         mask = (index * WORD < tokens) & (channel < channels)
