@@ -376,6 +376,19 @@ def blocks():
         yield (size, f"{scores[size]:.1f}", *steps, rows[0]["step_mb"], rows[2]["step_mb"])
 
 
+def seeds():
+    """Yield a row per preset that was trained several times: mean and spread of its scores."""
+    scores = {"top-1, %": "cifar10/test/top1", "top-5, %": "cifar10/test/top5"}
+    found = {}
+    for row in read("epyc", "seeds_cifar10_small"):
+        found.setdefault(row["preset"], []).append(row)
+    yield ("recipe", *scores, "seeds")
+    for name, rows in found.items():
+        values = ([100 * float(row[score]) for row in rows] for score in scores.values())
+        cells = (in_words(mean(x), stdev(x) if len(x) > 1 else 0, len(x)) for x in values)
+        yield (f"`{name}`", *cells, len(rows))
+
+
 def molecules():
     """Yield a row per small set of molecules: mean absolute errors, mean and spread over seeds."""
     named = {
@@ -559,7 +572,7 @@ def fill(table, match):
 def filled(pages):
     """Return the texts of the pages with updated tables."""
     measured = (ops, masked, plain, paths, layers, growth, models, peers, lengths, memory)
-    measured += (ablations, blocks, molecules, bundles, gpu_layers, gpu_ops, published, efficiency)
+    measured += (ablations, blocks, seeds, molecules, bundles, gpu_layers, gpu_ops, published, efficiency)
     tables = (summary, pretrained, presets, explorer, *measured, published_lra, lra)
     tables += (exports, exported)
     named = {table.__name__: table for table in tables}
