@@ -572,8 +572,8 @@ def fill(table, match):
 def filled(pages):
     """Return the texts of the pages with updated tables."""
     measured = (ops, masked, plain, paths, layers, growth, models, peers, lengths, memory)
-    measured += (ablations, blocks, seeds, molecules, bundles, gpu_layers, gpu_ops, published, efficiency)
-    tables = (summary, pretrained, presets, explorer, *measured, published_lra, lra)
+    measured += (ablations, blocks, seeds, molecules, bundles, gpu_layers, gpu_ops, published)
+    tables = (summary, pretrained, presets, explorer, efficiency, *measured, published_lra, lra)
     tables += (exports, exported)
     named = {table.__name__: table for table in tables}
     named |= {f"family_{name}": partial(family, classes) for name, classes in FAMILIES.items()}
