@@ -108,8 +108,8 @@ def with_tables(name, x, words, plan, tables, real):
     ways = zip(tables, (False, True), strict=True)
     reads, back = (reads_with(table, real, x, plan, back) for table, back in ways)
     yield f"shift, {name}", lambda: shift.shift(run, x, reads)
-    few = MOST | dict(aligned=False)
-    yield f"pairs, {name}", lambda: pairs.order_pairs(run, x, reads, **few)
+    unaligned = MOST | dict(aligned=False)
+    yield f"pairs, {name}", lambda: pairs.order_pairs(run, x, reads, **unaligned)
     yield f"aligned pairs, {name}", lambda: pairs.order_pairs(run, x, reads, **MOST)
     yield f"pairs back, {name}", lambda: pairs.undo_pairs(run, x, back, words)
 

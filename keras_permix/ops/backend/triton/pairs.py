@@ -180,8 +180,8 @@ def undo_pairs_kernel(
 @triton.jit
 def swap_at(swaps, position, channel, limit, channels, WIDE: tl.constexpr):
     """Return 1 where the pair of a position was swapped, else 0."""
-    words = swaps + offset(position // WORD, channel, channels, WIDE)
-    return (tl.load(words, mask=position < limit, other=0) >> (position % WORD // 2)) & 1
+    word = load(swaps, position // WORD, channel, position < limit, channels, WIDE)
+    return (word >> (position % WORD // 2)) & 1
 
 
 def order_pairs(run, x, reads, *, aligned, with_residuals):

@@ -64,7 +64,10 @@ def shift_kernel(
 
 @triton.jit
 def token_at(order, position, mask):
-    """Return the token at a position where `mask` is True; without an order, the position."""
+    """Return the tokens at positions, or the positions without an order.
+
+    They are undefined where `mask` is False.
+    """
     if order is None:
         return position
     else:
@@ -82,7 +85,7 @@ def load(x, token, channel, mask, channels, WIDE: tl.constexpr):
 
 @triton.jit
 def fetch(x, offset, mask, other=None):
-    """Load values at any offsets, and `other` where `mask` is False."""
+    """Load values at any offsets. Where `mask` is False, return `other`; None: undefined values."""
     # In one dimension; in two, Triton would first move the offsets between threads.
     COUNT: tl.constexpr = offset.shape[0] * offset.shape[1]
     mask = tl.reshape(tl.broadcast_to(mask, offset.shape), (COUNT,))
