@@ -79,14 +79,15 @@ def order_pairs_kernel(
     if ALIGNED:  # threads hold the same rows of the reference channel
         reference = fetch(x, offset(token, 0 * channel, channels, WIDE), real, other=0.0)
         swap = swap ^ descends(reference, partner(reference, TOKENS // 2), second)
+    complete = real
     if order is not None:  # Without a mask, all pairs are complete.
-        real = here + 1 < length
-        swap = swap & real
+        complete = here + 1 < length
+        swap = swap & complete
     mask = (position < tokens) & (channel < channels)
     target = out + offset(token, channel, channels, WIDE)
     tl.store(target, tl.where(swap, other, value), mask=mask)
     if RESIDUALS:
-        bits = (swap & real & (second == 0)).to(tl.int32) << (pair % PAIRS)
+        bits = (swap & complete & (second == 0)).to(tl.int32) << (pair % PAIRS)
         index, word = words_of(bits, TOKENS // 2, ROWS)
         index, channel = begin // WORD + index, channel[None]
         mask = (index * WORD < tokens) & (channel < channels)

@@ -84,13 +84,13 @@ def load(x, token, channel, mask, channels, WIDE: tl.constexpr):
 
 
 @triton.jit
-def fetch(x, offset, mask, other=None):
+def fetch(x, offsets, mask, other=None):
     """Load values at any offsets. Where `mask` is False, return `other`; None: undefined values."""
     # In one dimension; in two, Triton would first move the offsets between threads.
-    COUNT: tl.constexpr = offset.shape[0] * offset.shape[1]
-    mask = tl.reshape(tl.broadcast_to(mask, offset.shape), (COUNT,))
-    value = tl.load(x + tl.reshape(offset, (COUNT,)), mask=mask, other=other)
-    return tl.reshape(value, offset.shape)
+    COUNT: tl.constexpr = offsets.shape[0] * offsets.shape[1]
+    mask = tl.reshape(tl.broadcast_to(mask, offsets.shape), (COUNT,))
+    value = tl.load(x + tl.reshape(offsets, (COUNT,)), mask=mask, other=other)
+    return tl.reshape(value, offsets.shape)
 
 
 @triton.jit
