@@ -154,7 +154,7 @@ def usage(cubin):
         command = [tool, "--dump-resource-usage", "--dump-sass", file.name]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", text))
-    code = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?!NOP|BRA)", text, re.MULTILINE)
+    code = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?!\s|NOP|BRA)", text, re.MULTILINE)
     return {key: int(value) for key, value in found.items()} | {"instructions": len(code)}
 
 
