@@ -51,7 +51,7 @@ FEW = (
     "shift", "pairs, aligned", "pairs in arcs", "groups of 3", "groups of 5, aligned", "descending",
     "short last group", "unpaired last token", "shift, masked", "identity, masked",
     "pairs, aligned, masked", "pairs, unshifted, masked", "groups of 3, aligned, masked",
-    "descending, masked",
+    "descending, masked", "pairs fetched, masked",
 )  # fmt: skip
 
 

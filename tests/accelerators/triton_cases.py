@@ -71,6 +71,9 @@ CASES = {
         "csp", (4, 9, 3), dict(steps=(0, 0, 0), group_size=1, mask=mask(9)), SHIFT
     ),
     "pairs, masked": ("csp", (4, 66, 40), dict(steps=STEPS, group_size=2, mask=mask(66)), PAIRS),
+    "pairs fetched, masked": (
+        "csp", (3, 8200, 3), dict(steps=(0, 1, 5000), group_size=2, mask=mask(8200)[1:]), PAIRS
+    ),
     "pairs, unshifted, masked": (
         "group_sort", (4, 10, 3), dict(group_size=2, mask=mask(10)), PAIRS
     ),
@@ -84,6 +87,9 @@ CASES = {
     "groups of 3, aligned, masked": (
         "csp", (4, 9, 40), dict(steps=STEPS, group_size=3, align="reference", mask=mask(9)),
         ("shift_kernel", *ALIGNED_SORT),
+    ),
+    "one group of 300, masked": (
+        "group_sort", (2, 300, 2), dict(mask=mask(300)[1:3]), SORT
     ),
     "descending, masked": (
         "slice_sort", (4, 20, 5), dict(descending=FLIPS, mask=mask(20)), SORT

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from keras_permix.ops import shift_steps
-from keras_permix.ops.backend.triton.windows import HELD, SECTOR, WORD, arc, window_for
+from keras_permix.ops.backend.triton.windows import (
+    HELD,
+    SECTOR,
+    WORD,
+    Real,
+    Window,
+    arc,
+    window_for,
+)
 
 pytestmark = pytest.mark.once
 
@@ -67,3 +75,15 @@ def test_window_sizes(schedule, tokens, channels, itemsize, size):
     reads = tuple(shift_steps(schedule, tokens, channels).tolist())
     window = window_for(reads, tokens, itemsize)
     assert (window.tokens, window.channels, window.held) == size
+
+
+@pytest.mark.parametrize("held", [0, WORD])
+def test_order_is_extended(held):
+    tokens, lengths = 60, np.int32([0, 1, 7, 60])
+    order = np.stack([np.random.default_rng(n).permutation(tokens) for n in range(len(lengths))])
+    extended = Window(WORD, held=held).order(Real(order, lengths), tokens, np.arange)
+    assert extended.shape == (len(lengths), WORD if held else 3 * WORD)
+    np.testing.assert_array_equal(extended[:, :tokens], order)
+    if not held:
+        for row, first, length in zip(extended[:, WORD:], order, lengths, strict=True):
+            np.testing.assert_array_equal(row[: 2 * length], np.tile(first[:length], 2))

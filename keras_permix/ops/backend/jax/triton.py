@@ -132,7 +132,8 @@ def _reads(x, masked, steps, back):
     if masked is not None:
         order, lengths, moves = masked
         window = window_for_any(tokens, x.dtype.itemsize)
-        return Reads(window, moves, None, Real(order, lengths))
+        real = Real(order, lengths)
+        return Reads(window, moves, real=real, order=window.order(real, tokens, jnp.arange))
     if not steps and not back:
         return Reads(Window())
     reads, window = reads_of(steps or (0,) * channels, tokens, x.dtype.itemsize, back)

@@ -11,9 +11,11 @@ from keras_permix.ops.backend.triton.shift import (
     held_row,
     load,
     offset,
+    order_of,
     pick_real,
     program,
     shifting_program,
+    token_around,
     token_at,
     wrap,
 )
@@ -48,7 +50,7 @@ def order_pairs_kernel(
     x, out = x + sample * tokens * channels, out + sample * tokens * channels
     length = tokens
     if order is not None:
-        order, length = order + sample * tokens, tl.load(lengths + sample)
+        order, length = order_of(order, sample, tokens, TOKENS, HELD), tl.load(lengths + sample)
         if reads is not None:
             reads += sample * channels
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
@@ -56,8 +58,7 @@ def order_pairs_kernel(
     # The first half of the rows holds the first tokens of the pairs, the other half the second.
     row = tl.arange(0, TOKENS)[:, None]
     pair, second = number_of(row % (TOKENS // 2), TOKENS // 2, ROWS), row // (TOKENS // 2)
-    here = begin + 2 * pair
-    position = here + second
+    position = begin + 2 * pair + second
     real = position < limit
     source = position
     if reads is not None:
@@ -66,22 +67,22 @@ def order_pairs_kernel(
         window = begin, tile, starts, spread, length
         number = tl.arange(0, HELD)[:, None]
         first, needed, at = held_positions(number, window, limit, TOKENS, HELD)
-        at = token_at(order, at, at < length)
+        at = token_at(order, at)
         held = load(x, at, channel, number < needed, channels, WIDE)
         at = held_row(source, first, begin, length, TOKENS, HELD)
         value = pick_real(held, at, order, position, channel, limit, channels)
     else:
-        source = token_at(order, wrap(source, length), real)
+        source = token_around(order, source, length, tokens, TOKENS)
         value = load(x, source, channel, real, channels, WIDE)
     other = partner(value, TOKENS // 2)
     swap = descends(value, other, second)
-    token = token_at(order, position, position < tokens)
+    token = token_at(order, position)
     if ALIGNED:  # threads hold the same rows of the reference channel
         reference = fetch(x, offset(token, 0 * channel, channels, WIDE), real, other=0.0)
         swap = swap ^ descends(reference, partner(reference, TOKENS // 2), second)
     complete = real
     if order is not None:  # Without a mask, all pairs are complete.
-        complete = here + 1 < length
+        complete = position < length // 2 * 2
         swap = swap & complete
     mask = (position < tokens) & (channel < channels)
     target = out + offset(token, channel, channels, WIDE)
@@ -143,7 +144,7 @@ def undo_pairs_kernel(
     grad, out = grad + sample * tokens * channels, out + sample * tokens * channels
     length = tokens
     if order is not None:
-        order, reads = order + sample * tokens, reads + sample * channels
+        order, reads = order_of(order, sample, tokens, TOKENS, HELD), reads + sample * channels
         length = tl.load(lengths + sample)
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     limit = tl.where(channel < channels, length, 0)
@@ -155,7 +156,7 @@ def undo_pairs_kernel(
         pair = number_of(row % (HELD // 2), HELD // 2, ROWS)
         number = 2 * pair + row // (HELD // 2)
         first, needed, at = held_positions(number, window, limit, TOKENS, HELD)
-        at = token_at(order, at, at < length)
+        at = token_at(order, at)
         held = load(grad, at, channel, number < needed, channels, WIDE)
         pair = number_of(tl.arange(0, HELD // 2)[:, None], HELD // 2, ROWS)
         here = tl.where(2 * pair < length, wrap(first + 2 * pair, length), 0)
@@ -172,8 +173,8 @@ def undo_pairs_kernel(
         # The tokens of a pair are adjacent.
         source = source ^ swap_at(swaps, source, channel, limit, channels, WIDE)
         real = position < limit
-        value = load(grad, token_at(order, source, real), channel, real, channels, WIDE)
-    token = token_at(order, position, position < tokens)
+        value = load(grad, token_at(order, source), channel, real, channels, WIDE)
+    token = token_at(order, position)
     target = offset(token, channel, channels, WIDE)
     tl.store(out + target, value, mask=(position < tokens) & (channel < channels))
 

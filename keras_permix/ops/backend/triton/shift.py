@@ -37,12 +37,12 @@ def shift_kernel(
     x, out = x + sample * tokens * channels, out + sample * tokens * channels
     length = tokens
     if order is not None:
-        order, reads = order + sample * tokens, reads + sample * channels
+        order, reads = order_of(order, sample, tokens, TOKENS, HELD), reads + sample * channels
         length = tl.load(lengths + sample)
     channel = tile * CHANNELS + tl.arange(0, CHANNELS)[None, :]
     limit = tl.where(channel < channels, length, 0)
     position = begin + tl.arange(0, TOKENS)[:, None]
-    token = token_at(order, position, position < tokens)
+    token = token_at(order, position)
     read = tl.load(reads + channel, mask=channel < channels, other=0)
     if HELD:
         window = begin, tile, starts, spread, length
@@ -50,20 +50,27 @@ def shift_kernel(
         first, needed, source = held_positions(number, window, limit, TOKENS, HELD)
         KEPT: tl.constexpr = HELD == TOKENS and HELD * CHANNELS <= 8192
         # With more values, each pointer that is kept would take 8 bytes of shared memory.
-        source = token if KEPT else token_at(order, source, source < length)
+        source = token if KEPT else token_at(order, source)
         held = load(x, source, channel, number < needed, channels, WIDE)
         row = held_row(position + read, first, begin, length, TOKENS, HELD)
         value = pick_real(held, row, order, position, channel, limit, channels)
     else:
         real = position < limit
-        source = token_at(order, wrap(position + read, length), real)
+        source = token_around(order, position + read, length, tokens, TOKENS)
         value = load(x, source, channel, real, channels, WIDE)
     target = offset(token, channel, channels, WIDE)
     tl.store(out + target, value, mask=(position < tokens) & (channel < channels))
 
 
 @triton.jit
-def token_at(order, position, mask):
+def order_of(order, sample, tokens, TOKENS: tl.constexpr, HELD: tl.constexpr):
+    """Return the pointer to the order of a sample, from `Window.order`."""
+    PARTS: tl.constexpr = 1 if HELD else 3
+    return order + sample * PARTS * tl.cdiv(tokens, TOKENS) * TOKENS
+
+
+@triton.jit
+def token_at(order, position, mask=None):
     """Return the tokens at positions, or the positions without an order.
 
     They are undefined where `mask` is False.
@@ -72,6 +79,15 @@ def token_at(order, position, mask):
         return position
     else:
         return fetch(order, position, mask)
+
+
+@triton.jit
+def token_around(order, position, length, tokens, TOKENS: tl.constexpr):
+    """Return the tokens at positions from 0 to 2 * length of the circle; of padding, any token."""
+    if order is None:
+        return wrap(position, length)
+    else:
+        return fetch(order + tl.cdiv(tokens, TOKENS) * TOKENS, position)
 
 
 @triton.jit
@@ -84,11 +100,12 @@ def load(x, token, channel, mask, channels, WIDE: tl.constexpr):
 
 
 @triton.jit
-def fetch(x, offsets, mask, other=None):
+def fetch(x, offsets, mask=None, other=None):
     """Load values at any offsets. Where `mask` is False, return `other`; None: undefined values."""
     # In one dimension; in two, Triton would first move the offsets between threads.
     COUNT: tl.constexpr = offsets.shape[0] * offsets.shape[1]
-    mask = tl.reshape(tl.broadcast_to(mask, offsets.shape), (COUNT,))
+    if mask is not None:
+        mask = tl.reshape(tl.broadcast_to(mask, offsets.shape), (COUNT,))
     value = tl.load(x + tl.reshape(offsets, (COUNT,)), mask=mask, other=other)
     return tl.reshape(value, offsets.shape)
 
@@ -149,7 +166,13 @@ def pick_real(held, row, order, position, channel, limit, channels):
 @triton.jit
 def offset(token, channel, channels, WIDE: tl.constexpr):
     """Return the offset of a value in its sample."""
-    return (token.to(tl.int64) if WIDE else token) * channels + channel
+    return row_offset(token, channels, WIDE) + channel
+
+
+@triton.jit
+def row_offset(token, channels, WIDE: tl.constexpr):
+    """Return the offset of the values of a token in its sample."""
+    return (token.to(tl.int64) if WIDE else token) * channels
 
 
 @triton.jit

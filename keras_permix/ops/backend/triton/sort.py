@@ -13,7 +13,14 @@ import triton.language as tl
 
 from keras_permix.ops.backend.plan import power_of_two
 from keras_permix.ops.backend.triton.network import number_of, sort
-from keras_permix.ops.backend.triton.shift import SCALAR, Program, offset, pick, program, token_at
+from keras_permix.ops.backend.triton.shift import (
+    SCALAR,
+    Program,
+    pick,
+    program,
+    row_offset,
+    token_at,
+)
 from keras_permix.ops.backend.triton.windows import ALL, WIDEST
 
 
@@ -63,11 +70,14 @@ def sort_groups_kernel(
     sample, begin, position, channel, within, real = lines(
         lengths, tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
     )
-    base, inside = sample * tokens * channels, within & (channel < channels)
+    start, inside = sample * tokens * channels + channel, within & (channel < channels)
+    loaded = inside
     if order is not None:
         order += sample * tokens
-    source = offset(token_at(order, begin + position, within), channel, channels, WIDE)
-    value = tl.load(x + base + source, mask=inside, other=0.0)
+        if not RESIDUALS:  # With residuals, this would take more instructions.
+            loaded = real & (channel < channels)
+    source = row_offset(token_at(order, begin + position, within), channels, WIDE)
+    value = tl.load(x + start + source, mask=loaded, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     NARROW: tl.constexpr = tl.int32 if BITS == 32 else tl.int16
     LAST: tl.constexpr = 2 ** (BITS - 1) - 1
@@ -104,10 +114,10 @@ def sort_groups_kernel(
         value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
         # Loaded again, which takes fewer registers than keeping it.
         token = tl.load(order + token, mask=within, volatile=reference is None)
-    tl.store(out + base + offset(token, channel, channels, WIDE), value, mask=inside)
+    tl.store(out + start + row_offset(token, channels, WIDE), value, mask=inside)
     if RESIDUALS:
-        target = base + offset(begin + target, channel, channels, WIDE)
-        tl.store(positions + target, origin.to(positions.dtype.element_ty), mask=inside)
+        target = row_offset(begin + target, channels, WIDE)
+        tl.store(positions + start + target, origin.to(positions.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=SCALAR)
@@ -129,14 +139,15 @@ def put_back_kernel(
     sample, begin, position, channel, within, real = lines(
         lengths, tokens, channels, group_size, LENGTH, GROUPS, CHANNELS, ROWS
     )
-    base, inside = sample * tokens * channels, within & (channel < channels)
+    start, inside = sample * tokens * channels + channel, within & (channel < channels)
+    loaded = inside  # The rest, including padding, is 0 and sorts last.
     if order is not None:
         order += sample * tokens
-    source = base + offset(begin + position, channel, channels, WIDE)
-    origin = tl.load(positions + source, mask=inside, other=0).to(tl.int32)
-    origin = tl.where(real, origin, LENGTH - 1)  # padding stays behind
-    token = base + offset(token_at(order, begin + position, within), channel, channels, WIDE)
-    value = tl.load(grad + token, mask=inside, other=0.0)
+        loaded = real & (channel < channels)
+    source = row_offset(begin + position, channels, WIDE)
+    origin = tl.load(positions + start + source, mask=loaded, other=LENGTH - 1).to(tl.int32)
+    token = row_offset(token_at(order, begin + position, within), channels, WIDE)
+    value = tl.load(grad + start + token, mask=loaded, other=0.0)
     BITS: tl.constexpr = value.dtype.primitive_bitwidth
     if BITS == 16:
         low = value.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
@@ -146,12 +157,7 @@ def put_back_kernel(
         row = tl.arange(0, LENGTH * GROUPS)[:, None]
         key = sort((origin << 16) | row, LENGTH, ROWS)
         value = pick(value, key & 0xFFFF)
-    if order is not None:
-        value = tl.where(real, value, tl.zeros(value.shape, value.dtype))
-        # Loaded again, which takes fewer registers than keeping it.
-        token = tl.load(order + begin + position, mask=within, other=0, volatile=True)
-        token = base + offset(token, channel, channels, WIDE)
-    tl.store(out + token, value, mask=inside)
+    tl.store(out + start + token, value, mask=inside)
 
 
 @triton.jit

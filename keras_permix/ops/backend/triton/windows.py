@@ -50,6 +50,20 @@ class Window(NamedTuple):
         """Return the number of programs per sample."""
         return -(-tokens // self.tokens) * -(-channels // self.channels)
 
+    def order(self, real, tokens, arange):
+        """Return `real.order`, extended so that shifting kernels read it without masks or wrapping.
+
+        It is padded to whole programs. If no rows are held, two rounds of the circle of real tokens
+        follow. `arange` is the function of the framework.
+        """
+        end = -(-tokens // self.tokens) * self.tokens
+        if self.held:
+            return real.order[:, arange(end).clip(max=tokens - 1)]
+        length, position = real.lengths[:, None], arange(3 * end)[None]
+        position = position - end * (position >= end) - length * (position >= end + length)
+        sample = arange(len(length))[:, None]
+        return real.order[sample, position.clip(max=tokens - 1)]
+
 
 class Real(NamedTuple):
     """Hold the real tokens of a masked call. Kernels use positions: real tokens, then padding."""
@@ -68,9 +82,11 @@ class Reads(NamedTuple):
     offsets: Any = None  # int32 from 0, (channels,), with a mask (batch, channels); None: no shift
     starts: Any = None  # (tiles of channels,), int32, if the window is an arc
     real: Real = ALL
+    order: Any = None  # from `Window.order`, with a mask; sorts read `real.order`
 
     def arrays(self):
-        return dict(reads=self.offsets, starts=self.starts, **self.real._asdict())
+        lengths = self.real.lengths
+        return dict(reads=self.offsets, starts=self.starts, order=self.order, lengths=lengths)
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ number of tokens makes its tables at run time.
 """
 
 import ast
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -66,10 +66,11 @@ def tables_for(x, plan, back=False):
 def reads_with(tables, real, x, plan, back=False):
     """Return the `Reads` of a shift of `x`, or of its inverse, by its tables."""
     if tables.moves is None:
-        return Reads(Window(), real=real)
+        return Reads(Window())
     if real.order is not None:
         window = window_for_any(x.shape[1], x.element_size())
-        return Reads(window, tables.moves, real=real)
+        order = window.order(real, x.shape[1], partial(torch.arange, device=x.device))
+        return Reads(window, tables.moves, real=real, order=order)
     steps = tuple(plan.steps or (0,) * x.shape[2])
     return Reads(reads_of(steps, x.shape[1], x.element_size(), back)[1], *tables)
 
