@@ -1,4 +1,4 @@
-"""Define the base classes of classifiers, and what models share: arguments, inputs and heads."""
+"""Define the base classes of classifiers, with shared arguments, inputs and heads."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Define SimpleTRON and BERT, one model with several kinds of attention."""
+"""Define SimpleTRON, a BERT encoder with softmax or linear attention."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Check targets before Keras does: on JAX, classes out of range raise no error."""
+"""Check targets, since Keras on JAX does not reject classes out of range."""
 
 import warnings
 from typing import Any

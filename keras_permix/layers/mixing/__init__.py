@@ -1,1 +1,1 @@
-"""Layers that mix tokens by permuting them."""
+"""Define layers that mix tokens by permuting them, and baselines without parameters."""
