@@ -93,7 +93,7 @@ def token_around(order, position, length, tokens, TOKENS: tl.constexpr):
 @triton.jit
 def load(x, token, channel, mask, channels, WIDE: tl.constexpr):
     """Load values of a sample, and 0 where `mask` is False."""
-    if token.shape[1] == 1:
+    if token.shape[1] == 1:  # whole rows
         return tl.load(x + offset(token, channel, channels, WIDE), mask=mask, other=0.0)
     else:
         return fetch(x, offset(token, channel, channels, WIDE), mask, other=0.0)
