@@ -206,6 +206,7 @@ def test_saving_user_subclass_raises(tmp_path):
         model.save_to_preset(tmp_path / "preset")
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_weights_overflowing_model_dtype_raise(tmp_path):
     model = tiny()
     model.get_layer("head").bias.assign([0.0, 1e6, 0.0])
