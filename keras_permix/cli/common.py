@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
     """Report errors on one line."""
 
     def __init__(self, **options):
-        super().__init__(formatter_class=Help, **options)
+        super().__init__(formatter_class=Help, allow_abbrev=False, **options)
 
     def error(self, message):
         self.exit(2, f"permix: error: {message} (see `{self.prog} --help`)\n")

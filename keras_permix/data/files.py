@@ -96,8 +96,19 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
         )
     else:
         folder, names = Path(data_dir or "."), (train, test)
-        files = Files(train, test, splits)
+        files = Files(train, test, part_names(splits))
     return read_lists(folder, list(zip(names, files.splits, strict=True)), files.read)
+
+
+def part_names(splits, validation=None):
+    """Return the names of the training part, the test part and any validation part."""
+    valid = validation is None or isinstance(validation, str)
+    if isinstance(splits, str) or len(splits) != 2 or not valid:
+        raise ValueError(
+            "`splits` must name the training and the test part, and `validation` another part. "
+            f"Received: {splits=}, {validation=}"
+        )
+    return (*splits, *([] if validation is None else [validation]))
 
 
 def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:

@@ -98,8 +98,12 @@ class Pipeline(keras.utils.PyDataset):
             targets = np.asarray(targets)
             if num_classes is not None:
                 targets = targets.reshape(-1)
-            if len(targets) != count:
-                raise ValueError(f"`targets` must match {count} inputs. Received: {len(targets)}")
+            sizes = [*map(len, inputs.values())] if isinstance(inputs, dict) else [count]
+            if len({*sizes, *targets.shape[:1]}) > 1 or not targets.ndim:
+                raise ValueError(
+                    "`inputs` and `targets` must have the same number of samples. "
+                    f"Received: inputs of {sizes}, targets of shape {targets.shape}"
+                )
             if num_classes is not None:
                 _check_classes(targets.astype("float64"), num_classes)
                 targets = targets.astype("int32")

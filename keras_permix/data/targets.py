@@ -47,6 +47,15 @@ def target_reader(
     return names, lambda row: read_row(row, read_flags, rule)
 
 
+def check_unused(labels, separator):
+    """Raise for arguments that do not apply to classes, which the column "label" names."""
+    if labels is not None or separator is not None:
+        raise ValueError(
+            "`labels` and `separator` must be None for predicts='class'. "
+            f"Received: {labels=}, {separator=}"
+        )
+
+
 def class_of(row):
     """Return the class in the column "label", or "" without a label."""
     return "" if row.get("label") is None else str(row["label"]).strip()

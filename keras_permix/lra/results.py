@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 def read_results(path: StrPath) -> list[dict[str, str]]:
-    """Read the rows of a file of results; an absent file has no rows."""
+    """Read the complete rows of a file of results; an absent file has no rows."""
     if not Path(path).is_file():
         return []
     with open(path, newline="", encoding="utf-8") as file:
@@ -25,7 +25,7 @@ def read_results(path: StrPath) -> list[dict[str, str]]:
         rows = list(reader)
     if tuple(reader.fieldnames or ()) != COLUMNS:
         raise ValueError(f"Results must have the columns {', '.join(COLUMNS)}. Received: {path}")
-    return rows
+    return [row for row in rows if None not in row.values()]  # A full disk may cut the last one.
 
 
 def append_result(path: StrPath, row: dict[str, Any]) -> None:
@@ -61,12 +61,12 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
         for name in ("preset/metadata.json", "run.json")
     )
     with open(folder / "log.csv", newline="", encoding="utf-8") as file:
-        seconds = sum(float(row["seconds"]) for row in csv.DictReader(file))
+        rows = list(csv.DictReader(file))
     return {
         **key_of(run),
         "score": next(v for k, v in metadata["scores"].items() if k.split("/")[-1] in SHARES),
-        "steps": run.recipe.epochs * (run.recipe.steps_per_epoch or 0),
-        "seconds": round(seconds),
+        "steps": len(rows) * (run.recipe.steps_per_epoch or 0),
+        "seconds": round(sum(float(row["seconds"]) for row in rows)),
         "parameters": metadata["parameter_count"],
         "backend_version": record.get("backend_version", ""),
         "keras_permix": record["version"],

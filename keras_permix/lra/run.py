@@ -60,6 +60,8 @@ def lra_run(
         values = merge(values, {**SMOKE, "model": small})
     recipe = make_recipe(merge(values, parse_overrides(overrides)), SOURCE)
     check_integer("steps_per_epoch", recipe.steps_per_epoch)  # for the column of steps
+    if recipe.seed != seed:
+        raise ValueError(f"Set `seed` (`--seed`) instead of an override. Received: {overrides}")
     words = ["permix", "lra", task, "--model", model, "--scale", scale, "--seed", str(seed)]
     words += [word for override in overrides for word in ("--set", override)]
     words += ["--smoke"] * smoke

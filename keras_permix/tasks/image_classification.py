@@ -72,8 +72,8 @@ class ImageTask(Task):
         return self.of_classes(images)
 
     def augment(self, augmentation: dict[str, Any] | None, seed: int) -> Augment | None:
-        mixed = sorted({"mixup", "cutmix"} & set(augmentation or ()))
-        if self.num_classes is None and mixed:
+        mixes = augmentation and (augmentation.get("mixup") or augmentation.get("cutmix"))
+        if self.num_classes is None and mixes:
             raise ValueError(f"`mixup` and `cutmix` require classes. Received: {augmentation=}")
         if augmentation:
             return data.make_augmentation(augmentation, seed, self.num_classes or 0)

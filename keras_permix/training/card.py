@@ -34,7 +34,7 @@ def write_card(
     start = f"* Started from the weights of `{recipe.init}`{frozen}.\n" if recipe.init else ""
     count = size_of(dataset.test[0])
     tested = f"the whole test set, {counted(count, 'sample')}"
-    if recipe.test_samples:
+    if recipe.test_samples == count:
         tested = f"{count:,} evenly spaced samples of the test set"
     table = "\n".join(
         f"| {key} | {format_score(key, value)} | {paper.get(key.split('/')[-1], '–')} |"

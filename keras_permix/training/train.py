@@ -16,6 +16,7 @@ from keras_permix.training.optimizers import make_optimizer
 from keras_permix.training.preset import write_preset
 from keras_permix.training.run import Recorder, Run, plan_run
 from keras_permix.training.run_folder import check_place
+from keras_permix.utils.checks import check_integer
 from keras_permix.utils.files import release_folder
 
 
@@ -103,6 +104,8 @@ def train(
         images = Path(data_dir or ".", values.data.get("path") or values.data["name"]).resolve()
         if folder.resolve().is_relative_to(images):  # The run would become a class.
             raise ValueError(f"`out` must lie outside {images}. Received: out={folder}")
+    check_integer("steps_per_execution", steps_per_execution)
+    check_integer("workers", workers)
     with distributed(distribute) as distribution:
         distribution.check(values.batch_size, steps_per_execution)
         with distribution.scope():

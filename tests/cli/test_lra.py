@@ -117,6 +117,7 @@ def test_smoke_runs(scale, task, model, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["listops", "--model", "csp", "--set", "epoch=3"], "Did you mean `epochs`?"),
+        (["listops", "--model", "csp", "--set", "seed=3"], "Set `seed` (`--seed`)"),
         (
             ["pathx", "--model", "csp"],
             "`pathx` requires `scale='paper'` and a model of",
@@ -146,6 +147,9 @@ def test_append_and_read_results(tmp_path):
     append_result(path, {"task": "text", "model": "csp", "changes": "a,b"})
     append_result(path, {"task": "text", "model": "slice"})
     assert [row["model"] for row in read_results(path)] == ["csp", "slice"]
+    path.write_text(path.read_text() + "text,csp,small,0,,0.")  # cut off by a full disk
+    append_result(path, {"task": "text", "model": "mega"})
+    assert [row["model"] for row in read_results(path)] == ["csp", "slice", "mega"]
     path.write_text("task,score\ntext,1\n")
     with pytest.raises(ValueError, match="must have the columns task, model.*Received: "):
         read_results(path)

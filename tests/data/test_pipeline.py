@@ -169,7 +169,12 @@ def test_list_of_images_matches_array():
             dict(images=IMAGES[:0], labels=LABELS[:0]),
             "`inputs` must fill at least one batch.*: 0 samples",
         ),
-        (dict(labels=LABELS[1:]), "`targets` must match 50 inputs. Received: 49"),
+        (dict(labels=LABELS[1:]), r"same number.*inputs of \[50\], targets of shape \(49,\)"),
+        (dict(labels=None), r"same number.*targets of shape \(1,\)"),
+        (
+            dict(images={"a": IMAGES, "b": IMAGES[1:]}),
+            r"same number.*inputs of \[50, 49\], targets of shape \(50,\)",
+        ),
         (dict(num_classes=6), "`num_classes - 1`.*targets from 0 to 6, num_classes=6"),
         (
             dict(labels=LABELS + 0.5, num_classes=8),

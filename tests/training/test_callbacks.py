@@ -4,9 +4,22 @@ import time
 
 import pytest
 
-from keras_permix.training.callbacks import Estimate
+from keras_permix.training import load_recipe
+from keras_permix.training.callbacks import Estimate, Progress
+from tests.zoo.models import tiny
 
 pytestmark = pytest.mark.once
+
+
+def test_small_losses_are_compared(tmp_path):
+    recipe = load_recipe("cspvit/mnist", early_stopping=1)
+    progress = Progress(tmp_path, recipe)
+    progress.set_model(tiny("CSPViT"))
+    for epoch, loss in enumerate([4e-7, 2e-7, 1e-7]):
+        progress.on_epoch_begin(epoch)
+        progress.on_epoch_end(epoch, {"loss": 1 / 3, "val_loss": loss})
+    assert (progress.best, progress.is_stopped()) == (3, False)
+    assert progress.rows[2]["val_loss"] == 1e-7 and progress.rows[2]["loss"] == 0.333333
 
 
 @pytest.mark.parametrize("between", [1, 5])

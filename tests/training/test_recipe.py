@@ -10,8 +10,9 @@ from keras_permix.lra.run import lra_run
 from keras_permix.recipes.find import find_recipe
 from keras_permix.recipes.load import format_overrides, parse_overrides, read_values
 from keras_permix.recipes.recipe import merge
-from keras_permix.tasks.image_classification import ImageClassification
+from keras_permix.tasks.image_classification import ImageClassification, MultiLabelImages
 from keras_permix.training import list_recipes, load_recipe, make_model, train
+from tests.zoo.models import tiny
 
 
 def write(folder, text):
@@ -93,6 +94,16 @@ def test_format_overrides_round_trip():
         "model": {"mixer": [{"name": "csp", "group_size": None}, "fourier"], "mean": [0.5, 1e-7]},
     }
     assert parse_overrides(format_overrides(changes)) == changes
+
+
+def test_augmentation_can_be_removed():
+    assert load_recipe("cspvit/cifar10").augmentation
+    recipe = load_recipe("cspvit/cifar10", **parse_overrides(["augmentation=none"]))
+    assert recipe.augmentation is None
+    labels = MultiLabelImages(tiny("CSPViT", predicts="labels"))
+    assert labels.augment({"mixup": 0, "cutmix": 0.0, "flip": True}, seed=0).flip
+    with pytest.raises(ValueError, match="require classes.*'mixup': 0.2"):
+        labels.augment({"mixup": 0.2}, seed=0)
 
 
 def test_order_of_overrides_of_a_named_table_is_free():

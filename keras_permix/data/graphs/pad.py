@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_permix.utils.checks import check_integer
+
 MAX_HOPS = 20
 UNREACHABLE = 510  # the distance between nodes without a path
 # name -> (number of node axes, number of axes)
@@ -78,7 +80,8 @@ def pad_graphs(
         if distance.min() < 0 or distance.max() > UNREACHABLE:
             span = f"{distance.min()} to {distance.max()}"
             raise ValueError(f"`spatial_pos` must be from 0 to {UNREACHABLE}. Received: {span}")
-    nodes = max(len(graph["x"]) for graph in graphs) if nodes is None else nodes
+    largest = max(len(graph["x"]) for graph in graphs)
+    nodes = largest if nodes is None else check_integer("nodes", nodes, largest)
     if hops is None:
         longest = max(np.shape(graph["edge_input"])[2] for graph in graphs)
         hops = min(max(longest, 1), MAX_HOPS)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix.data.graphs.pad import MAX_HOPS, UNREACHABLE, attention_bias
+from keras_permix.utils.checks import check_integer
 
 ROWS = 512  # per feature in the tables of `GraphEmbedding` and `GraphormerBias`
 LARGEST = ROWS - 3  # because three is added to features of edges
@@ -57,7 +58,7 @@ def batch_graphs(
     """Preprocess and pad pairs as from `check_graph` by `preprocess_graph` and `pad_graphs`."""
     features, edges = ([graph[part] for graph in graphs] for part in (0, 1))
     sizes = np.array([len(part) for part in features])
-    nodes = sizes.max() if nodes is None else nodes
+    nodes = sizes.max() if nodes is None else check_integer("nodes", nodes, sizes.max())
     x = np.zeros((len(graphs), nodes, features[0].shape[1]), "int32")
     x[np.arange(nodes) < sizes[:, None]] = 2 + _ids(np.concatenate(features))
     owner = np.repeat(np.arange(len(graphs)), [len(part) for part in edges])

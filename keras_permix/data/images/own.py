@@ -1,6 +1,5 @@
 """Load custom labeled images from a folder per class or from a list of files."""
 
-import dataclasses
 import hashlib
 import os
 import warnings
@@ -11,10 +10,10 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
-from keras_permix.data.files import read_lists
+from keras_permix.data.files import part_names, read_lists
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.records import FileRecords, RecordSource, ResizeCrop
-from keras_permix.data.targets import class_of, target_reader
+from keras_permix.data.targets import check_unused, class_of, target_reader
 from keras_permix.recipes.images import part_called
 from keras_permix.utils.checks import check_labels
 from keras_permix.utils.tables import shown
@@ -58,7 +57,8 @@ def folder_images(
         **how: `channels` (3 for RGB, 1 for grayscale) and `seed` (int ≥ 0, of the random crops).
             `skip_unreadable` (whether to skip unreadable files with a warning). `random_crop`
             (whether training images are cropped at random) and `keep` (see `ResizeCrop`).
-            `order` (names of the classes in another order than sorted; other names are ignored).
+            `order` (names of the classes in another order than sorted; ignored with other names or
+            `labels`).
 
     Returns:
         A `Dataset` of parts `(RecordSource, None)`.
@@ -67,7 +67,8 @@ def folder_images(
         FileNotFoundError: If the folder does not exist.
         ValueError: If a class has no images or occurs only in testing, images cannot be read, or
             there are fewer than two classes. If `test_fraction` leaves a part of a class empty or
-            conflicts with `splits`. If `labels` does not name each class.
+            conflicts with `splits`. If `labels` does not name each class, or names the folders in
+            another order.
 
     Example:
 
@@ -78,14 +79,11 @@ def folder_images(
     """
     folder = Path(data_dir or ".") / (path or name)
     if test_fraction is None:
-        names = [*splits] if validation is None else [*splits, validation]
-        parts = [images_by_class(folder / split) for split in names]
+        parts = [images_by_class(folder / split) for split in part_names(splits, validation)]
     else:
         _check_undivided(test_fraction, splits, ("train", "test"), validation)
         parts = _divided(images_by_class(folder), folder, test_fraction, split_seed)
-    dataset = _dataset(name, parts, image_size, **how)
-    given = check_labels(labels, len(dataset.labels))
-    return dataclasses.replace(dataset, labels=given) if given else dataset
+    return _dataset(name, parts, image_size, labels=labels, **how)
 
 
 def listed_images(
@@ -119,8 +117,8 @@ def listed_images(
         predicts: "class"; "labels", several per image; or "values", numbers.
         labels: Names of the target columns, which hold numbers or, with "labels", 0 or 1.
             Default: the column "label" with the number, or with the labels that apply (a list, or
-            words between separators).
-        separator: String between labels. Default: ";" or "|".
+            words between separators). Must be `None` for classes.
+        separator: String between labels. Default: ";" or "|". Must be `None` for classes.
 
     Returns:
         A `Dataset` of parts `(RecordSource, None)`. The labels are sorted, or those of `labels`.
@@ -140,12 +138,14 @@ def listed_images(
         raise ValueError(f"Set `test` or `test_fraction`. Received: {test=}, {test_fraction=}")
     if test is None:
         _check_undivided(test_fraction, splits, (None, None), validation)
-    lists = [(train, splits[0])] if test is None else [(train, splits[0]), (test, splits[1])]
-    if validation is not None:
-        lists.append((train, validation))
+    first, second, *others = part_names(splits, validation)
+    lists = [(train, first)] if test is None else [(train, first), (test, second)]
+    lists += [(train, other) for other in others]
     rows = read_lists(folder, lists)
     names, read = None, class_of
-    if predicts != "class":
+    if predicts == "class":
+        check_unused(labels, separator)
+    else:
         names, read = target_reader(rows[0], predicts, labels, separator)
     parts: Any = []
     seen: dict[str, Any] = {}
@@ -168,6 +168,7 @@ def _dataset(
     parts,
     image_size,
     names=None,
+    labels=None,
     channels=3,
     seed=0,
     random_crop=True,
@@ -179,18 +180,21 @@ def _dataset(
 
     With `names`, the names of the targets, the pairs hold targets instead of classes.
     """
-    if names is None:
-        labels, *others = (sorted({label for _, label in part}) for part in parts)
-        for found, aim in zip(others, ("test", "validate"), strict=False):
-            check_classes(name, labels, found)
-            warn_of_missing(name, labels, found, aim, stacklevel=3)
     parts = _readable(parts, channels, skip_unreadable)
     if names is None:
-        classes = {label for _, label in parts[0]}
-        names = tuple(order if order and set(order) == classes else sorted(classes))
-        number = {label: index for index, label in enumerate(names)}
+        classes, *others = (sorted({label for _, label in part}) for part in parts)
+        for found, aim in zip(others, ("test", "validate"), strict=False):
+            check_classes(name, classes, found)
+            warn_of_missing(name, classes, found, aim, stacklevel=3)
+        given = check_labels(labels, len(classes))
+        if given and sorted(given) == classes != [*given]:  # would exchange the classes
+            raise ValueError(f"`labels` must be sorted like the folders. Received: {labels=}")
+        if order and not given and sorted(order) == classes:
+            classes = order
+        number = {label: index for index, label in enumerate(classes)}
         parts = [sorted(part, key=lambda pair: pair[1]) for part in parts]
-        parts = [[(path, number[y]) for path, y in part if y in number] for part in parts]
+        parts = [[(path, number[y]) for path, y in part] for part in parts]
+        names = given or tuple(classes)
     train, test, *watched = (
         (RecordSource(FileRecords(part, channels), ResizeCrop(image_size, cut, keep), seed), None)
         for part, cut in zip(parts, (random_crop, False, False), strict=False)

@@ -14,6 +14,7 @@ from keras_permix.data.dataset import Dataset, split_source
 from keras_permix.data.files import find_layout, read_row, read_rows
 from keras_permix.data.lra.listops_trees import draw_listops
 from keras_permix.data.text.sources import TokenSource
+from keras_permix.utils.checks import check_integer
 
 # The index of a token is its id; 0 is padding.
 LISTOPS_VOCABULARY = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
@@ -139,7 +140,7 @@ def generated_listops(
         "min_tokens": min_tokens,
         "max_tokens": max_tokens,
         "max_depth": max_depth,
-        "max_arguments": max_arguments,
+        "max_arguments": check_integer("max_arguments", max_arguments, 2),
         "nesting": nesting,
     }
     _check_longest(max_tokens, max_sequence_length)

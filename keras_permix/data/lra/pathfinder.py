@@ -172,11 +172,15 @@ def load_pathfinder(
 
 def _listed(text, folder):
     """Yield the images of a text of metadata that are not empty, and their classes."""
-    for line in text.read_text(encoding="utf-8").splitlines():
-        inner, name, _, label, *_ = line.split()
-        image = folder / inner / name
-        if image.stat().st_size:
-            yield image, int(label)
+    try:
+        for line in text.read_text(encoding="utf-8").splitlines():
+            inner, name, _, label, *_ = line.split()
+            image = folder / inner / name
+            if image.stat().st_size:
+                yield image, int(label)
+    except ValueError as error:
+        rule = "must be a text with a folder, a name, a number and a class per line"
+        raise ValueError(f"`{text}` {rule}. Received: {error}") from error
 
 
 def _make(total: int, seed: int, rules: Rules) -> dict[str, np.ndarray]:

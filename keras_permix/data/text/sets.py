@@ -7,15 +7,17 @@ import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
-from keras_permix.data.files import Files, read_parts, read_rows
-from keras_permix.data.targets import class_of, target_reader
+from keras_permix.data.files import Files, read_parts, read_row, read_rows
+from keras_permix.data.targets import check_unused, class_of, target_reader
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts, is_whole
+from keras_permix.utils.checks import check_integer
 from keras_permix.utils.tables import shown
 
 MANY = 1000  # classes; a larger number must not exceed the number of samples
 SENTIMENT = ("negative", "positive")
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
+NEWS = dict(zip("1234", TOPICS, strict=True))  # the classes in its files
 LABELS = {"ag_news": TOPICS, "imdb": SENTIMENT, "sst2": SENTIMENT}
 
 
@@ -75,6 +77,7 @@ def load_texts(
     [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,
     [Socher et al., 2013](https://aclanthology.org/D13-1170) for SST-2.
     """
+    check_integer("validation", validation, 0)
     rows, tests = read_parts(name, FILES, data_dir, **files)
     for row in (*rows, *tests):
         texts = [row.get(field) for field in fields]
@@ -85,6 +88,7 @@ def load_texts(
                 f"For other columns, set `fields`. Received: {shown(row)}"
             )
     if predicts == "class":
+        check_unused(labels, separator)
         known = None if files else LABELS.get(name)
         names, read = _class_reader([*rows, *tests], known)
     else:
@@ -140,7 +144,7 @@ def _read_news(path):
     for row in rows:
         text = f"{row['title']} {row['description']}"
         row["text"] = text.replace("\\n", " ").replace("\\", " ")
-        row["label"] = TOPICS[int(row["class"]) - 1]
+        row["label"] = read_row(row, lambda row: NEWS[row["class"]], "`class` must be 1 to 4.")
     return rows
 
 

@@ -90,7 +90,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
 
     Raises:
         ImportError: If the package `tokenizers` is not installed.
-        ValueError: If `vocabulary_size` is too small for the characters of `texts`.
+        ValueError: If `texts` is a str, or `vocabulary_size` is too small for its characters.
 
     Example:
 
@@ -101,6 +101,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
 
     Reference: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.
     """
+    if isinstance(texts, str):
+        raise ValueError(f"`texts` must contain several texts. Received: {texts[:60]!r}")
     library = _library()
     made = library.Tokenizer(library.models.BPE(unk_token="[UNK]"))
     made.normalizer = library.normalizers.BertNormalizer()

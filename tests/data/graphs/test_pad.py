@@ -80,7 +80,7 @@ def test_directed_graphs_and_graphs_without_edges():
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        ({}, dict(nodes=2), "could not broadcast"),
+        ({}, dict(nodes=2), "integer of at least 3. Received: nodes=2"),
         (dict(in_degree=np.ones(4, int)), {}, r"same nodes.*'in_degree': \(4,\)"),
         (dict(spatial_pos=np.ones((3, 2), int)), {}, r"same nodes.*'spatial_pos': \(3, 2\)"),
         (dict(spatial_pos=np.eye(3, dtype=int) - 1), {}, "from 0 to 510. Received: -1 to 0"),

@@ -180,8 +180,14 @@ def test_names_of_classes(tmp_path):
     assert [(y, level // 40) for y, level in levels(data.train)] == [(0, 0), (1, 1), (1, 1)]
     data = folder_images("pets", 8, tmp_path, test_fraction=0.5, order=("a", "b"))
     assert data.labels == ("n01", "n02")
+    named = dict(labels=["dog", "cat"], order=("n02", "n01"))  # a model without names
+    data = folder_images("pets", 8, tmp_path, test_fraction=0.5, **named)
+    assert data.labels == ("dog", "cat")
+    assert [(y, level // 40) for y, level in levels(data.train)] == [(0, 1), (0, 1), (1, 0)]
     with pytest.raises(ValueError, match=r"labels=\['dog'\], 1 labels for 2 outputs"):
         folder_images("pets", 8, tmp_path, test_fraction=0.5, labels=["dog"])
+    with pytest.raises(ValueError, match=r"sorted like the folders.*labels=\['n02', 'n01'\]"):
+        folder_images("pets", 8, tmp_path, test_fraction=0.5, labels=["n02", "n01"])
 
 
 def test_unreadable_image_raises(tmp_path):
@@ -189,6 +195,15 @@ def test_unreadable_image_raises(tmp_path):
     (tmp_path / "pets/a/1.png").write_bytes(b"\x89PNG damaged")
     with pytest.raises(ValueError, match="must be readable.*1 of 4 unreadable: .*pets/a/1.png"):
         folder_images("pets", 8, tmp_path, test_fraction=0.5)
+
+
+def test_class_without_readable_training_images_raises(tmp_path):
+    write_classes(tmp_path / "pets/train", {"a": 1, "b": 1, "c": 1})
+    write_classes(tmp_path / "pets/test", {"a": 1, "b": 1, "c": 1})
+    (tmp_path / "pets/train/c/0.png").write_bytes(b"\x89PNG damaged")
+    with pytest.warns(UserWarning, match="1 of 6 unreadable"):
+        with pytest.raises(ValueError, match=r"\['a', 'b'\] for training, \['a', 'b', 'c'\] for"):
+            folder_images("pets", 8, tmp_path, skip_unreadable=True)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +218,21 @@ def test_unreadable_image_raises(tmp_path):
         ({"train": 2, "Val": 2}, {}, ValueError, r"named like parts.*\['Val', 'train'\]"),
         ({"a": 2, "b": 2}, {"validation": "val"}, ValueError, "must be None.*validation='val'"),
         ({"a": 2, "b": 2}, {"splits": ("x", "y")}, ValueError, r"must be None.*splits=\('x', 'y'"),
+        (
+            {"a": 2, "b": 2},
+            {"test_fraction": None, "splits": ("x", "y", "z")},
+            ValueError,
+            r"the training and the test part.*splits=\('x', 'y', 'z'\), validation=None",
+        ),
+        (
+            {"a": 2, "b": 2},
+            {"test_fraction": None, "validation": 100},
+            ValueError,
+            "another part.*validation=100",
+        ),
     ],
-    ids="empty one-class one-image fraction no-train absent parts validation splits".split(),
+    ids="empty one-class one-image fraction no-train absent parts validation splits three "
+    "number".split(),
 )
 def test_invalid_folders_raise(counts, changes, error, rule, tmp_path):
     write_classes(tmp_path / "pets", counts)
@@ -239,6 +267,12 @@ def test_class_only_in_test_folder_raises(tmp_path):
             "`test` or `test_fraction`.*test=None, test_fraction=None",
         ),
         ([], {"train": "none.csv"}, FileNotFoundError, "none.csv"),
+        (
+            [("a/0.png", "a")],
+            {"labels": ["a", "b"]},
+            ValueError,
+            r"must be None for predicts='class'.*labels=\['a', 'b'\], separator=None",
+        ),
         ([], {"validation": "val"}, ValueError, "must be None.*validation='val'"),
         ([], {"splits": ["a", "b"]}, ValueError, r"must be None.*splits=\('a', 'b'\)"),
         (
@@ -248,7 +282,7 @@ def test_class_only_in_test_folder_raises(tmp_path):
             "leave at least one image per class.*1 images of 'a'",
         ),
     ],
-    ids="missing no-label one-class no-test no-list validation splits one-image".split(),
+    ids="missing no-label one-class no-test no-list labels validation splits one-image".split(),
 )
 def test_invalid_lists_raise(rows, changes, error, rule, tmp_path):
     write_classes(tmp_path, {"a": 2})

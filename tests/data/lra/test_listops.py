@@ -207,7 +207,7 @@ def test_missing_files_and_long_sequences_raise(tmp_path, monkeypatch):
         (dict(min_tokens=41), "different sequences.*'min_tokens': 41, 'max_tokens': 40"),
         (dict(max_tokens=65), "must be at least 65. Received: max_sequence_length=64"),
         (dict(max_depth=1), "different sequences"),
-        (dict(max_arguments=1), "low >= high"),
+        (dict(max_arguments=1), "at least 2. Received: max_arguments=1"),
         (
             dict(max_depth=2, max_arguments=2, min_tokens=4, train=1000),
             "different sequences.* 400 sequences",

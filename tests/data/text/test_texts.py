@@ -136,6 +136,9 @@ def test_ag_news_archive(tmp_path):
     ]
     assert train.targets.tolist() == [2, 0, 3, 1]
     assert test.texts == ["Draw No goals."] and test.targets.tolist() == [1]
+    (folder / "test.csv").write_text('"0","Draw","No goals."\n')  # classes from 0
+    with pytest.raises(ValueError, match="`class` must be 1 to 4.*test.csv, line 1 .KeyError: '0'"):
+        load_texts("ag_news", 9, tmp_path)
 
 
 BOTH = {"train": "a.jsonl", "test": "a.jsonl"}
@@ -208,6 +211,14 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
             "at least two classes",
         ),
         ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "b.jsonl"),
+        ("{}", {**BOTH, "splits": ["a"]}, ValueError, r"`splits` must name.*splits=\['a'\]"),
+        ("{}", {**BOTH, "validation": "b.jsonl"}, ValueError, "integer.*validation='b.jsonl'"),
+        (
+            '{"text": "a", "label": 0}',
+            {**BOTH, "labels": ["bad", "good"]},
+            ValueError,
+            r"must be None for predicts='class'.*labels=\['bad', 'good'\]",
+        ),
     ],
 )
 def test_invalid_files_raise(tmp_path, content, arguments, error, rule):

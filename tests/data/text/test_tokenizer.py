@@ -29,6 +29,8 @@ def test_byte_pairs_are_merged_by_frequency():
 def test_vocabulary_smaller_than_alphabet_raises():
     with pytest.raises(ValueError, match="`vocabulary_size` must be at least 5. Received: 3"):
         train_tokenizer(["abc"], 3)
+    with pytest.raises(ValueError, match="`texts` must contain several texts. Received: 'abc'"):
+        train_tokenizer("abc", 9)
 
 
 ROWS = [{"text": word, "label": len(word) % 2} for word in ("good", "films", "bad", "fi")] * 4
