@@ -21,7 +21,7 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     expects.
 
     Args:
-        X: Array `(samples, height * width * 3)`, the images in rows, of 0 to 255.
+        X: Array `(samples, height * width * channels)`, the images in rows, of 0 to 255.
         y: Array `(samples, classes)`, one-hot, as the wrapper makes it from labels.
         preset: Name, folder or handle of a preset.
         optimizer: Name or Keras optimizer; an object can be used for one fit only. Defaults to

@@ -1,6 +1,7 @@
 """Compute the mixing maps `(tokens, tokens)` of a model, exact or measured."""
 
 import contextlib
+import math
 from typing import Any, NamedTuple
 
 import keras
@@ -128,6 +129,8 @@ def _exact(layer, given, mask):
     maps, kind = None, "attention"
     if isinstance(layer, keras.layers.MultiHeadAttention):
         maps = ops.mean(layer(**{**given, "return_attention_scores": True})[1], axis=1)
+        tokens = math.prod(first.shape[1:-1])  # of a map
+        maps = ops.reshape(maps, (-1, tokens, tokens))
     elif isinstance(layer, MegaAttention):
         maps = layer(first, _positions(rest[0]), mask=mask)
     elif isinstance(layer, GraphSliceSort):

@@ -8,6 +8,7 @@ import keras
 from keras import distillation, ops
 
 from keras_permix._typing import Model
+from keras_permix.ops.backend import running
 from keras_permix.utils.checks import check_rate, is_index, plain
 from keras_permix.zoo.model import ZooModel
 
@@ -49,8 +50,8 @@ def distill(
         layers: Layers to compare: names or, for models of the zoo, indices of blocks; or a dict
             from layers of the student to layers of the teacher. `None`: all blocks if both are zoo
             models, else no layers.
-        temperature: Temperature of the softmax, above 0. `None`: outputs are not logits, and the
-            losses of outputs and labels are mean squared errors.
+        temperature: Temperature of the softmax, above 0. `None`: outputs are not logits of classes,
+            and the losses of outputs and labels are mean squared errors.
         labels: Weight of the supervised loss on `y`, at least 0 and below 1.
         **fit_arguments: Other arguments of `keras.Model.fit`: `epochs`, `batch_size`, `callbacks`.
 
@@ -82,6 +83,9 @@ def distill(
         raise ValueError(f"`student` must have one output. Received: {student.name}")
     if temperature is not None and shape[-1:] == (1,) and (logits or labels):
         raise ValueError(f"`temperature` must be None for one output. Received: {temperature=}")
+    if temperature is not None and getattr(student, "predicts", "class") != "class":
+        found = f"{temperature=} for predicts={student.predicts!r}"
+        raise ValueError(f"`temperature` must be None without classes. Received: {found}")
     if not (logits >= 0 and features >= 0):
         raise ValueError(f"`logits` and `features` must be ≥ 0. Received: {logits=}, {features=}")
     labels = check_rate("labels", labels)
@@ -102,10 +106,11 @@ def distill(
             student_loss_weight=labels,
         )
         distiller.compile(optimizer, supervised)
-        if isinstance(student, ZooModel):
-            x, y = student.convert_inputs(x), student.to_arrays(y)
-            student.check_inputs(x)
-        distiller.fit(x, y, **fit_arguments)
+        with running.weights_kept(teacher), running.weights_kept(student):
+            if isinstance(student, ZooModel):
+                student._run(distiller.fit, (x, y), fit_arguments, loss=False)
+            else:
+                distiller.fit(x, y, **fit_arguments)
     finally:
         for part, value in trainable:
             part.trainable = value

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.mixers import check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import assign_copy
@@ -30,7 +31,8 @@ def swap_mixer(
     Replaces Keras' `MultiHeadAttention` and the mixers of this package in functional and
     sequential models, zoo and KerasHub models, custom layers and subclassed models. The rest is
     copied, and `model` is not changed. Value and output projections are kept. Query and key
-    projections are kept if the new mixer has them. Frozen weights stay frozen.
+    projections are kept if the new mixer has them. Frozen weights stay frozen, and shared layers
+    stay shared.
 
     A custom layer or model is copied by its `get_config`, and its attention must be an attribute or
     in a list of layers. `clone_model` and `load_model` create the attention of such a class again,
@@ -85,10 +87,15 @@ def swap_mixer(
     swapped = {id(found[index]): index for index in chosen}
     for index in chosen:
         check_swappable(found[index], spec)
-    made = []
+    copies: dict[int, keras.layers.Layer] = {}  # by the id of the old layer, which may be shared
 
     def make(layer):
         """Return the layer of the new model that corresponds to `layer`."""
+        if id(layer) not in copies:
+            copies[id(layer)] = new_layer(layer)
+        return copies[id(layer)]
+
+    def new_layer(layer):
         if id(layer) not in swapped:
             return _copy(layer, make) if _is_graph(layer) else _remake(layer)
         arguments = {
@@ -98,11 +105,10 @@ def swap_mixer(
             "ragged": None in input_shape(layer)[1:-1],  # for any number of tokens
             **fitting_arguments(layer, spec),
         }
-        made.append(make_mixer(spec, swapped[id(layer)], len(found), **arguments))
-        return made[-1]
+        return make_mixer(spec, swapped[id(layer)], len(found), **arguments)
 
     copy = _copy(model, make)
-    within = sorted(_transfer(model, copy, swapped, make, made, set()))
+    within = sorted(_transfer(model, copy, swapped, make, copies, set()))
     if _is_graph(copy):  # check that the new mixers support the shapes
         copy.compute_output_spec(copy.inputs[0] if len(copy.inputs) == 1 else copy.input)
     if within:
@@ -180,8 +186,11 @@ def _remake(layer):
     return copy
 
 
-def _transfer(old, new, swapped, make, made, seen):
-    """Copy the weights, replace mixers that custom layers made, and return the layers' classes."""
+def _transfer(old, new, swapped, make, copies, seen):
+    """Copy the weights, and replace layers that custom layers made: mixers and shared layers.
+
+    Returns the names of classes whose config does not describe a new mixer.
+    """
     within: set[str] = set()
     if id(old) in seen:
         return within
@@ -191,20 +200,20 @@ def _transfer(old, new, swapped, make, made, seen):
         assign_copy(ours, theirs)
         ours.trainable = theirs.trainable
     for before, after in _pairs(_parts(old), _parts(new), old):
-        if id(before) not in swapped:
-            within |= _transfer(before, after, swapped, make, made, seen)
-            continue
-        if id(before) in seen:
-            continue
-        if not any(after is mixer for mixer in made):
-            mixer = make(before)
-            mixer.build(input_shape(before))
-            _replace(new, after, mixer)
-            within.add(type(new).__name__)
-            after = mixer
-        seen.add(id(before))
-        after.trainable = before.trainable
-        copy_projections(after, before)
+        mixes = id(before) in swapped
+        if mixes and id(before) not in copies:
+            make(before).build(input_shape(before))
+        copy = copies.setdefault(id(before), after)
+        if copy is not after and (mixes or before.variables):
+            _replace(new, after, copy)
+            if mixes and not isinstance(new, MixerBlock):
+                within.add(type(new).__name__)
+        if not mixes:
+            within |= _transfer(before, copy, swapped, make, copies, seen)
+        elif id(before) not in seen:
+            seen.add(id(before))
+            copy.trainable = before.trainable
+            copy_projections(copy, before)
     return within
 
 

@@ -55,10 +55,13 @@ class CheckedInputs:
     test_on_batch = _extended("test_on_batch")
     predict_on_batch = _extended("predict_on_batch")
 
-    def _run(self: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(
+        self: Any, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any], loss: bool = True
+    ) -> Any:
         """Call a method of Keras with converted and checked inputs and targets.
 
-        For single steps, tensors are not copied to the host to check them.
+        Targets are checked against the loss of this model if the method uses its `loss`. For single
+        steps, tensors are not copied to the host to check them.
         """
         signature, step = inspect.signature(method), method.__name__.endswith("_on_batch")
         bound = signature.bind(*args, **kwargs)
@@ -82,7 +85,7 @@ class CheckedInputs:
             for name in {"y", "sample_weight"} & data.keys():
                 data[name] = self.to_arrays(data[name])
             y = data.get("y")
-            if "y" in signature.parameters and not (step and keras.ops.is_tensor(y)):
+            if loss and "y" in signature.parameters and not (step and keras.ops.is_tensor(y)):
                 check_targets(x, y, data.get("sample_weight"), self)
         if validation:
             given["validation_data"] = (*validation.values(), *held_out[3:])

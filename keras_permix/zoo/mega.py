@@ -198,6 +198,7 @@ class MEGA(SequenceClassifier):
         Returns:
             `(outputs, state)` as in `chunk`, with "features" of shape `(batch, hidden_dim)`.
         """
+        tokens = tokens if ops.is_tensor(tokens) else np.asarray(tokens)
         outputs, state = self.chunk(tokens[:, None], state)
         return {**outputs, "features": outputs["features"][:, 0]}, state
 
@@ -217,8 +218,8 @@ class MEGA(SequenceClassifier):
             state.
 
         Raises:
-            ValueError: for tokens out of range, or more than `max_sequence_length` tokens without
-                `chunk_size`.
+            ValueError: for no tokens, tokens out of range, or more than `max_sequence_length`
+                tokens without `chunk_size`.
 
         Example:
 
@@ -234,6 +235,8 @@ class MEGA(SequenceClassifier):
         if not ops.is_tensor(tokens):
             tokens = np.asarray(tokens)
             check_indices("tokens", tokens, self._zoo_config["vocabulary_size"])
+        if len(tokens.shape) != 2 or not tokens.shape[1]:
+            raise ValueError(f"`tokens` must be (batch, tokens). Received: shape={tokens.shape}")
         x, states = self.get_layer("embedding")(ops.convert_to_tensor(tokens)), []
         for block, before in zip(self._blocks(), state["blocks"], strict=True):
             x, after = block.chunk(x, before)

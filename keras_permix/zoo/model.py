@@ -7,7 +7,7 @@ import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
 from keras_permix.layers.parts.wrappers import policy_at, policy_of
-from keras_permix.utils.checks import check_labels, plain
+from keras_permix.utils.checks import check_labels, is_index, plain
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs
 from keras_permix.zoo.presets.handles import upload_preset
@@ -165,10 +165,16 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
 
         Returns:
             A list of tensors `(batch, tokens, channels)`, in the order of `layers`.
+
+        Raises:
+            ValueError: for other `layers`.
         """
         inputs = self.checked_inputs(inputs)
         layers = range(len(self._feature_maps)) if layers is None else plain(layers)
-        layers = tuple(layers) if isinstance(layers, Iterable) else (layers,)
+        layers = tuple(layers) if isinstance(layers, list | tuple | range) else (layers,)
+        count = len(self._feature_maps)
+        if not layers or not all(is_index(layer, count) for layer in layers):
+            raise ValueError(f"`layers` must be indices of {count} blocks. Received: {layers=}")
         maps = self._feature_model(layers)(inputs)
         return [maps] if len(layers) == 1 else maps
 
@@ -209,8 +215,9 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             dtype: Dtype or dtype policy of every layer. `None`: that of the preset, which overrides
                 `keras.config.set_dtype_policy`.
             load_weights: Whether to load the weights. If False, they are initialized randomly.
-            labels: Names of the classes or outputs, which imply their number. `None`: those of the
-                preset, if the number of outputs is the same.
+            labels: Names of the classes or outputs, which imply their number. Names other than the
+                preset's give a new head; to rename outputs, set `model.labels`. `None`: those of
+                the preset, if the number of outputs is the same.
             **overrides: Other arguments of the model to change; `None` keeps the preset's value.
                 With another `image_size` or `patch_size`, positions, shift steps, the patch
                 embedding and weights per patch are resized.

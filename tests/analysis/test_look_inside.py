@@ -111,6 +111,11 @@ def test_keras_attention():
     (found,) = mixing_maps(keras.Model(inputs, layer(inputs, inputs)), TOKENS)
     _, scores = layer(TOKENS, TOKENS, return_attention_scores=True)
     assert_close(found.map, to_numpy(scores).mean(axis=(0, 1)))
+    image, inputs = TOKENS.reshape(2, 4, 2, 6), keras.Input((4, 2, 6))
+    layer = keras.layers.MultiHeadAttention(2, 3)
+    (found,) = mixing_maps(keras.Model(inputs, layer(inputs, inputs)), image)
+    _, scores = layer(image, image, return_attention_scores=True)
+    assert_close(found.map, to_numpy(scores).mean(axis=(0, 1)).reshape(8, 8))
 
 
 def test_local_attention_is_measured():

@@ -202,6 +202,42 @@ def test_text_inputs():
     assert state_error(student, teacher, inputs) < before / 2
 
 
+def test_batches_of_texts():
+    student, teacher = pair("SimpleTRON")
+    inputs = teacher.encode(texts := ["a text", "other"] * 8)
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return texts[8 * index : 8 * index + 8], np.zeros(8, "int32")
+
+    before = state_error(student, teacher, inputs)
+    student.compile(loss="sparse_categorical_crossentropy")  # which is not used
+    held_out = (texts[:4], np.zeros(4, "int32"))
+    distill(student, teacher, Batches(), validation_data=held_out, optimizer=adam(), **FAST)
+    assert state_error(student, teacher, inputs) < before / 2
+
+
+def test_failed_step_keeps_weights():
+    student, teacher = pair()
+    inputs = teacher.make_inputs(0, 8)
+    with pytest.raises((ValueError, RuntimeError)):
+        distill(student, teacher, inputs, np.zeros((8, 7)), labels=0.5, verbose=0)
+    for model in (student, teacher):
+        assert np.isfinite(model.predict(inputs, verbose=0)).all()
+
+
+@pytest.mark.parametrize("predicts", ["values", "labels"])
+def test_temperature_requires_classes(predicts):
+    student, teacher = (tiny("ViT", predicts=predicts, num_classes=3) for _ in range(2))
+    inputs = teacher.make_inputs(0, 8)
+    with pytest.raises(ValueError, match=f"must be None.*=2.0 for predicts='{predicts}'"):
+        distill(student, teacher, inputs, verbose=0)
+    distill(student, teacher, inputs, temperature=None, verbose=0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -82,6 +82,36 @@ def test_attention_in_custom_layers(kind):
     assert len(old) == len(model.trainable_weights) - 2 * 4  # without queries and keys
 
 
+class Twice(layers.Layer):
+    """A custom layer that calls an attention, which other layers may share."""
+
+    def __init__(self, attention=None, **kwargs):
+        super().__init__(**kwargs)
+        self.attention = attention or layers.MultiHeadAttention(2, 3)
+
+    def build(self, input_shape):
+        if not self.attention.built:
+            self.attention.build(input_shape, input_shape)
+
+    def call(self, x):
+        return x + self.attention(x, x)
+
+    def get_config(self):
+        return super().get_config()
+
+
+@ignore_class_warning
+def test_shared_layers_stay_shared():
+    tokens = keras.Input((8, 6))
+    dense, attention = layers.Dense(6), layers.MultiHeadAttention(2, 3)
+    inner = keras.Model(tokens, dense(attention(tokens, tokens)))
+    x = Twice(attention)(Twice(attention)(dense(inner(tokens))))
+    model = randomize(keras.Model(tokens, x))
+    swapped = swap_mixer(model, {"name": "attention", "num_heads": 2})
+    assert_close(to_numpy(swapped(TOKENS)), to_numpy(model(TOKENS)))
+    assert swapped.count_params() == model.count_params()
+
+
 @ignore_class_warning
 def test_layers_argument():
     model = randomize(keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)]))

@@ -1,5 +1,6 @@
 """Test `swap_mixer` on zoo models: configurations and transferred weights."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -8,6 +9,13 @@ from keras_permix.layers import CSP
 from keras_permix.layers.mixers import mixer_at
 from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny
+
+
+def test_model_inside_another_does_not_warn(recwarn):
+    inner = tiny("ViT")
+    swapped = swap_mixer(keras.Model(inner.input, inner(inner.input) * 2.0), "csp")
+    assert any(isinstance(layer, CSP) for layer in swapped._flatten_layers())
+    assert not [str(one.message) for one in recwarn if "clone_model" in str(one.message)]
 
 
 def test_vit():

@@ -234,6 +234,16 @@ def test_streaming_matches_whole_text(case):
 
 
 @pytest.mark.once
+def test_step_takes_lists_and_chunk_at_least_one_token():
+    model = make(causal=True)
+    outputs, _ = model.step([1, 2], model.initial_state(2))
+    expected, _ = model.chunk([[1], [2]], model.initial_state(2))
+    np.testing.assert_array_equal(to_numpy(outputs["logits"]), to_numpy(expected["logits"]))
+    with pytest.raises(ValueError, match=r"`tokens` must be .batch, tokens.*shape=\(2, 0\)"):
+        model.chunk(np.zeros((2, 0), "int32"), model.initial_state(2))
+
+
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -133,6 +133,8 @@ def _read_config(path):
     wrong = {key: config[key] for key, value in KINDS.items() if config.get(key, value) != value}
     if wrong:
         raise ValueError(f"`{path}` must describe a BERT with {KINDS}. Received: {wrong}")
+    if missing := [key for key in SIZES.values() if key not in config]:
+        raise ValueError(f"`{path}` must set {list(SIZES.values())}. Received: no {missing}")
     sizes = {name: config[key] for name, key in SIZES.items()}
     dropout, epsilon = config.get("hidden_dropout_prob", 0.1), config.get("layer_norm_eps", 1e-12)
     return sizes, {**sizes, "dropout": dropout, "layer_norm_epsilon": epsilon}

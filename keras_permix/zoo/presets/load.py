@@ -37,10 +37,13 @@ def load_preset(
     if labels is not None:
         outputs = "num_classes" if "num_classes" in info.config else "targets"
         overrides.setdefault(outputs, len(labels))
+    stored_labels = tuple(info.metadata.get("labels") or ())
     predicts = info.config.get("predicts", "class")
     new_head = overrides.get("predicts", predicts) != predicts
     if new_head and overrides["predicts"] == "values":
         overrides.setdefault("num_classes", 1)
+    if labels is not None and stored_labels:
+        new_head = new_head or tuple(plain(labels)) != stored_labels
     config = _stored_config(info, model_class)
     check_arguments(model_class, overrides)
     if is_quantized(config) and set(overrides) - {"name", "trainable"}:
@@ -48,7 +51,7 @@ def load_preset(
     overrides = _with_own_mixer(config, plain(overrides))
     changed = {key: value for key, value in overrides.items() if config.get(key) != value}
     if load_weights and info.files:
-        harmless = changed.keys() <= HARMLESS
+        harmless = changed.keys() <= HARMLESS and not new_head
         chosen = {**config, **overrides} if harmless else config
         stored = model = running.made_to_be_read(lambda: model_class.from_config(chosen))
         content = info.files.content(WEIGHTS_FILE)
@@ -60,8 +63,9 @@ def load_preset(
             warn_of_changes(config, changed)
         check_finite_weights(model)
     else:
-        model = model_class.from_config({**config, **overrides})
-    stored_labels = info.metadata.get("labels") or ()
+        kept = model_class.keep_arguments(config, overrides)
+        kept.pop("steps_image_size", None)  # Random weights need no steps of the old size.
+        model = model_class.from_config({**config, **kept, **overrides})
     if labels is not None:
         model.labels = labels
     elif not new_head and len(stored_labels) == model.output_shape[-1]:

@@ -15,7 +15,7 @@ HARMLESS = {"dtype", "name", "trainable"}
 FITTED = {
     *("num_classes", "predicts", "target_mean", "target_std", "targets"),
     *("image_size", "patch_size", "max_sequence_length", "position_resizing"),
-    *("tokenizer", "steps_image_size"),
+    "steps_image_size",
     *("dropout", "input_dropout", "hidden_dropout", "attention_dropout"),
     *("keep_unused_params", "ragged", "fused", "domain"),
 }

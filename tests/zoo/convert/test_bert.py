@@ -21,7 +21,7 @@ from tests.zoo.convert.berts import (
     write_bert,
     write_safetensors,
 )
-from tests.zoo.models import weights
+from tests.zoo.models import edit_json, weights
 
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
@@ -193,6 +193,14 @@ def test_wrong_tensors_raise(tmp_path):
 def test_unsupported_config_or_arguments_raise(tmp_path, config, arguments, message):
     with pytest.raises(ValueError, match=message):
         SimpleTRON.from_bert(write_bert(tmp_path, **config), **arguments)
+
+
+@pytest.mark.once
+def test_config_without_sizes_raises(tmp_path):
+    path = write_bert(tmp_path) / "config.json"
+    edit_json(path, lambda config: config.pop("num_attention_heads"))
+    with pytest.raises(ValueError, match=r"config.json. must set .*no \['num_attention_heads'\]"):
+        SimpleTRON.from_bert(tmp_path)
 
 
 @pytest.mark.once

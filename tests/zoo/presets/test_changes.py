@@ -61,6 +61,25 @@ def test_new_head(preset):
         np.testing.assert_array_equal(after[path], before[path])
 
 
+@pytest.mark.once
+def test_other_labels_get_a_new_head(tmp_path):
+    tiny().save_to_preset(tmp_path, labels=["a", "b", "c"])
+    same, other = (
+        zoo.CSPViT.from_preset(tmp_path, labels=list(labels)) for labels in ("abc", "xyz")
+    )
+    assert weights(same)["head/kernel"].any() and not weights(other)["head/kernel"].any()
+    assert (same.labels, other.labels) == (("a", "b", "c"), ("x", "y", "z"))
+
+
+@pytest.mark.once
+def test_scale_is_reset_with_the_head(tmp_path):
+    scale = dict(target_mean=[1.0, 2.0], target_std=[3.0, 4.0])
+    tiny(predicts="values", num_classes=2, **scale).save_to_preset(tmp_path)
+    for changes in (dict(num_classes=3), dict(predicts="class")):
+        fresh = zoo.CSPViT.from_preset(tmp_path, load_weights=False, **changes)
+        assert fresh.output_shape[-1] == changes.get("num_classes", 2)
+
+
 def test_same_number_of_classes_keeps_the_head(preset):
     expected = logits(zoo.CSPViT.from_preset(preset))
     np.testing.assert_array_equal(logits(zoo.CSPViT.from_preset(preset, num_classes=3)), expected)
