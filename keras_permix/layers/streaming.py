@@ -63,8 +63,15 @@ class Streaming:
         Returns:
             `(outputs, state)`: the outputs for these tokens, `(batch, tokens, channels)`, and the
             next state.
+
+        Raises:
+            ValueError: for tokens of another shape, or another number of sequences than the state.
         """
         tokens = ops.convert_to_tensor(tokens, self.compute_dtype)
+        batch = keras.tree.flatten(state)[0].shape[0]
+        if len(tokens.shape) != 3 or tokens.shape[0] != batch:
+            rule = f"`tokens` must be (batch, tokens, channels), with {batch} sequences as `state`."
+            raise ValueError(f"{rule} Received: shape={tuple(tokens.shape)}")
         if is_empty(tokens):
             return tokens, state
         mask = None if mask is None else ops.convert_to_tensor(mask, "bool")

@@ -95,9 +95,11 @@ def unpatchify(
         index(side) if isinstance(side, Integral) else side for side in (height, width)
     )
     size = _check_size(size, height, width)
-    if patches.shape[2] % size**2:
-        shape = tuple(patches.shape)
-        raise ValueError(f"`patches` must fit `size`. Received: {size=}, patches.shape={shape}")
+    sizes = (patches.shape[1], height, width)
+    known = all(isinstance(side, int) for side in sizes)
+    if patches.shape[2] % size**2 or known and patches.shape[1] * size**2 != height * width:
+        found = f"{size=}, {height=}, {width=}, patches.shape={tuple(patches.shape)}"
+        raise ValueError(f"`patches` must fit `size`, `height` and `width`. Received: {found}")
     return dispatch(
         "unpatchify",
         unpatchify_reference,

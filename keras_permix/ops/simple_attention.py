@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.ops.dispatch.checks import as_tensor, check_mask
+from keras_permix.ops.dispatch.checks import as_tensor, check_floating, check_mask
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.linear import full_precision, matmul
 from keras_permix.ops.reference.packing import cut, join
@@ -46,7 +46,7 @@ def simple_attention(
         A tensor like `value`. Zero samples or tokens are allowed.
 
     Raises:
-        ValueError: for wrong shapes, or an unknown `scale`.
+        ValueError: for wrong shapes, integers, or an unknown `scale`.
 
     Example:
 
@@ -68,6 +68,8 @@ def simple_attention(
             "`query`, `key` and `value` must have the same shape (batch, tokens, heads, channels), "
             f"except for the channels of `value`. Received: {shapes=}"
         )
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        check_floating(x, name)
     return dispatch(
         "simple_attention",
         simple_attention_reference,

@@ -207,6 +207,18 @@ def test_unsupported_configuration_raises(layer, message):
         layer.initial_state(3)
 
 
+@pytest.mark.parametrize("make", [CausalCSP, DampedEMA, partial(LinearAttention, 2, causal=True)])
+def test_other_shapes_than_state_raise(make):
+    layer = make()
+    layer.build(X.shape)
+    for tokens in (X[:2], X[:, 0]):
+        with pytest.raises(
+            ValueError, match="with 3 sequences as `state`. Received: shape="
+        ) as error:
+            layer.chunk(tokens, layer.initial_state(3))
+        assert str(tokens.shape) in str(error.value)
+
+
 @pytest.mark.once
 def test_initial_state_before_build_raises():
     with pytest.raises(ValueError, match="`initial_state` requires a built layer.*built=False"):

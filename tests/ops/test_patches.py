@@ -70,7 +70,11 @@ ERRORS = {
     "size 2.0": (lambda: ops.patchify(IMAGES, 2.0), "`size` must be a positive integer.*size=2.0"),
     "features": (
         lambda: ops.unpatchify(np.zeros((2, 8, 44)), 3, 6, 12),
-        r"`patches` must fit `size`.*size=3, patches.shape=\(2, 8, 44\)",
+        r"`patches` must fit `size`.*size=3.*patches.shape=\(2, 8, 44\)",
+    ),
+    "number": (
+        lambda: ops.unpatchify(np.zeros((2, 8, 45)), 3, 6, 15),
+        r"`patches` must fit.*height=6, width=15, patches.shape=\(2, 8, 45\)",
     ),
     "height": (
         lambda: ops.unpatchify(np.zeros((2, 8, 45)), 3, 7, 12),

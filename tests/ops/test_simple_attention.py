@@ -167,6 +167,7 @@ WRONG = {
     "tokens": (dict(key=np.zeros((2, 4, 2, 4))), r"shapes=.*\(2, 4, 2, 4\)"),
     "heads": (dict(value=np.zeros((2, 5, 1, 4))), r"shapes=.*\(2, 5, 1, 4\)"),
     "channels": (dict(key=np.zeros((2, 5, 2, 3))), r"shapes=.*\(2, 5, 2, 3\)"),
+    "integers": (dict(key=np.zeros((2, 5, 2, 4), int)), "`key` must be floating.*key.dtype=.*int"),
     "mask": (dict(mask=np.ones((2, 4), bool)), r"`mask`.*of `query`.*query.shape=\(2, 5, 2, 4\)"),
     "scale": (dict(scale="depth"), r"`scale` must be one of \('length', 'valid', None\).*'depth'"),
 }

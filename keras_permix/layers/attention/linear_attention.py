@@ -32,7 +32,8 @@ class LinearAttention(Streaming, SelfAttention):
     Args:
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`.
             Dropout acts only after the output projection.
-        causal: Whether a token attends only to itself and earlier tokens.
+        causal: Whether a token attends only to itself and earlier tokens. Keys that lie more than
+            46 below the largest key of their head in a call are ignored.
 
     Raises:
         ValueError: for an argument out of range, or an input width that the heads do not divide.

@@ -122,10 +122,6 @@ def _visible(inputs, mask, attention_mask, causal):
         masks.append(ops.cast(mask, "bool")[:, None, None, :])
     if attention_mask is not None:
         attention_mask = ops.cast(attention_mask, "bool")
-        shape, batch = attention_mask.shape, inputs.shape[0]
-        if len(shape) > 2 and None not in (shape[0], batch) and shape[0] not in (1, batch):
-            rule = "`attention_mask` must have the batch size of the input."
-            raise ValueError(f"{rule} Received: attention_mask.shape={tuple(shape)}, {batch=}")
         for _ in range(4 - len(attention_mask.shape)):  # add axes of heads and samples
             attention_mask = ops.expand_dims(attention_mask, axis=-3)
         masks.append(attention_mask)

@@ -72,6 +72,7 @@ class SimpleAttentionBlock(MixerBlock):
         epsilon: float = 1e-12,
         **kwargs: Any,
     ) -> None:
+        check_choice("extra_skip", extra_skip, ("block", "attention"))
         use_output_projection, skips = VARIANTS[check_choice("variant", variant, VARIANTS)]
         super().__init__(
             mixer=SimpleAttention(

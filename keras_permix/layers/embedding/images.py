@@ -234,14 +234,14 @@ class PatchEmbedding(Composite):
         self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
-        features = self.patch_size**2 * input_shape[-1]
-        self.dense = self._dense("projection", self.hidden_dim, (None, None, features))
+        patches = self._patches(input_shape)
+        self.dense = self._dense("projection", self.hidden_dim, patches)
 
     def call(self, images: Tensor) -> Tensor:
         return self.dense(patchify(images, self.patch_size))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
-        batch, height, width, _ = input_shape
-        if height is None or width is None:
-            return (batch, None, self.hidden_dim)
-        return (batch, height // self.patch_size * (width // self.patch_size), self.hidden_dim)
+        return (*self._patches(input_shape)[:2], self.hidden_dim)
+
+    def _patches(self, shape):
+        return patchify(keras.KerasTensor(shape), self.patch_size).shape

@@ -182,4 +182,7 @@ class GraphormerBias(Composite):
 
 def look_up(table, numbers):
     """Return rows of a table; row 0 stands for padding and is always zero."""
+    if keras.backend.is_float_dtype(numbers.dtype):  # which may have been rounded
+        rule = "Graphs must hold integers, except for `attn_bias`"
+        raise ValueError(f"{rule}. Received: dtype={numbers.dtype}, shape={tuple(numbers.shape)}")
     return ops.take(ops.pad(table[1:], ((1, 0), (0, 0))), numbers, axis=0)

@@ -18,7 +18,7 @@ from keras_permix.layers.mega.mega_feed_forward import (
 )
 from keras_permix.layers.mixers import CUSTOM, MIXERS, check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import TokenMixer
-from keras_permix.layers.parts.masks import mask_arguments
+from keras_permix.layers.parts.masks import clean_padding, mask_arguments
 from keras_permix.layers.parts.wrappers import Composite, input_arguments, make_dropout
 from keras_permix.layers.streaming import Streaming
 from keras_permix.utils.checks import check_choice, check_named, check_names
@@ -171,6 +171,7 @@ class MegaBlock(Streaming, Composite):
         self.output_dropout = make_dropout(self.dropout, dtype=policy)
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
+        inputs = clean_padding(inputs, mask)
         x = self._begin(inputs, mask)
         values, averaged = self._values(x), self.ema(x, mask=mask)
         update, shared, reset, candidate = self._gates(averaged)

@@ -25,7 +25,7 @@ class CSP(TokenMixer):
     tokens are ordered by rows. A mask `(batch, tokens)`, or of the shape of a map, is True at real
     tokens. Only these are permuted, as if the padding were absent, and padded values become zero
     before the output projection. The number of tokens may be unknown while TensorFlow traces,
-    except with a power schedule.
+    except with a power schedule or "grid". "grid" does not support masks.
 
     Args:
         group_size: Tokens per group. 1 only shifts, `None` sorts all tokens. It must divide the

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_permix._typing import Mask, Shape, Tensor
+from keras_permix.layers.parts.masks import clean_padding
 from keras_permix.layers.parts.wrappers import Composite, flatten_map, make_dropout, unflatten_map
 from keras_permix.utils.checks import fits
 
@@ -44,6 +45,7 @@ class MixingLayer(Composite):
             if "attention_mask" not in signature(self.call).parameters:
                 rule = f"{type(self).__name__} has no `attention_mask`; pass padding as `mask`."
                 raise TypeError(f"{rule} Received: attention_mask.shape={shape_of(attention_mask)}")
+            self._check_attention_mask(attention_mask, query.shape)
             kwargs["attention_mask"] = attention_mask
         if use_causal_mask and not self.is_causal:
             if "use_causal_mask" not in signature(self.call).parameters:
@@ -59,6 +61,15 @@ class MixingLayer(Composite):
         if not (fits(found, (batch, tokens)) or fits(found, tuple(shape[:-1]))):
             rule = "`mask` must have the shape (batch, tokens) of the input, or that of its map."
             raise ValueError(f"{rule} Received: mask.shape={found}, inputs.shape={tuple(shape)}")
+
+    def _check_attention_mask(self, mask, shape):
+        found, (batch, tokens, _) = shape_of(mask), self._tokens_shape(shape)
+        expected = (batch, getattr(self, "num_heads", None), tokens, tokens)
+        expected = (batch, tokens, tokens) if len(found) == 3 else expected[-len(found) :]
+        sides = [b if a == 1 else a for a, b in zip(found, expected, strict=False)]
+        if len(found) < 2 or not fits(sides, expected):
+            rule = f"`attention_mask` must broadcast to {expected}. Pass padding as `mask`."
+            raise ValueError(f"{rule} Received: attention_mask.shape={found}")
 
 
 class TokenMixer(MixingLayer):
@@ -101,11 +112,13 @@ class TokenMixer(MixingLayer):
             self.output_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
-        values = self.value_dense(inputs) if self.use_value_projection else inputs
-        mixed = unflatten_map(self.mix(*flatten_map(values, mask)), inputs)
-        if not self.use_output_projection:
-            return mixed
-        return self.output_dropout(self.output_dense(mixed))
+        tokens, mask = flatten_map(inputs, mask)
+        tokens = clean_padding(tokens, mask)
+        values = self.value_dense(tokens) if self.use_value_projection else tokens
+        mixed = self.mix(values, mask)
+        if self.use_output_projection:
+            mixed = self.output_dropout(self.output_dense(mixed))
+        return unflatten_map(mixed, inputs)
 
 
 def shape_of(mask):

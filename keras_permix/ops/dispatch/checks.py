@@ -26,10 +26,10 @@ def require(x, holds, message, size):
     return x
 
 
-def check_floating(x):
+def check_floating(x, name="x"):
     """Check that `x` is floating."""
     if not is_float_dtype(x.dtype):
-        raise ValueError(f"`x` must be floating. Received: x.dtype={x.dtype}")
+        raise ValueError(f"`{name}` must be floating. Received: {name}.dtype={x.dtype}")
 
 
 def check_axes(x, name, axes):

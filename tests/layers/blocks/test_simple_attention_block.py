@@ -111,6 +111,8 @@ def test_block_accepts_any_mixer():
     [
         (dict(variant="complex"), "`variant` must be one of.*'simple_resl'.*'complex'"),
         (dict(extra_skip="twice"), "`extra_skip` must be one of.*'twice'"),
+        (dict(extra_skip=None), "`extra_skip` must be one of.*None"),
+        (dict(variant="simple", extra_skip="twice"), "`extra_skip` must be one of.*'twice'"),
         (dict(mlp_dim=0), "`mlp_dim` must be a positive integer.*0"),
         (dict(num_heads=3), "`num_heads` must divide the input width.*num_heads=3"),
         (dict(dropout=1), r"`dropout` must be in \[0, 1\).*1"),

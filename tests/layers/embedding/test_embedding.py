@@ -187,6 +187,8 @@ def test_layer_basics(name, tmp_path):
         (lambda: PatchEmbedding(0, 8), "`patch_size` must be a positive integer.*patch_size=0"),
         (lambda: PatchEmbedding(3, 0), "`hidden_dim` must be a positive integer.*hidden_dim=0"),
         (lambda: PatchEmbedding(4, 8)(IMAGES), "`size` must divide.*size=4"),
+        (lambda: PatchEmbedding(5, 8)(keras.Input((32, 32, 3))), "`size` must divide.*size=5"),
+        (lambda: PatchEmbedding(4, 8)(keras.Input((28, 28))), r"`images` must.*\(None, 28, 28\)"),
         (lambda: PositionEmbedding()(IMAGES), r"must have the shape.*\(2, 6, 9, 4\)"),
         (lambda: PositionEmbedding().build((2, None, 8)), "`max_tokens` must be set.*None"),
         (lambda: PositionEmbedding(max_tokens=0), "`max_tokens` must be .* or None.*0"),

@@ -54,6 +54,12 @@ def test_shapes_and_dtypes(layer):
     assert keras.backend.standardize_dtype(low.dtype) == "bfloat16"
 
 
+def test_floats_raise(layer):
+    graphs = {**BATCH, "x": BATCH["x"].astype("float32")}
+    with pytest.raises(ValueError, match=r"must hold integers.*float32.*shape=\(3, 23, "):
+        layer(graphs)
+
+
 def test_invalid_argument_raises():
     with pytest.raises(ValueError, match="`hidden_dim` must be a positive integer.*0"):
         GraphEmbedding(0)

@@ -249,6 +249,14 @@ def test_causal_block_ignores_later_tokens():
             assert_close(whole[:, :tokens], alone)
 
 
+@pytest.mark.parametrize("mixer", ["softmax", "laplace", "relu2"])
+def test_padding_of_nan_is_ignored(mixer):
+    block = make(mixer)
+    filled = np.where(MASK[..., None], X, np.nan).astype("float32")
+    expected = to_numpy(block(X, mask=MASK))[MASK]
+    assert_close(to_numpy(block(filled, mask=MASK))[MASK], expected)
+
+
 @pytest.mark.parametrize("mixer", ["softmax", "laplace", "csp"])
 def test_padding_matches_shorter_sequence(mixer):
     block = make(CSP(None, **BARE) if mixer == "csp" else mixer)

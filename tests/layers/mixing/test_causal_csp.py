@@ -46,7 +46,7 @@ def test_layer_matches_numpy(name):
 @pytest.mark.parametrize("name", LAYERS)
 def test_masked_tokens_are_skipped(name):
     layer = CausalCSP(**LAYERS[name], **BARE)
-    result = to_numpy(layer(X, mask=MASK))
+    result = to_numpy(layer(X, mask=MASK.astype("uint8")))
     for out, x, real in zip(result, X, MASK, strict=True):
         wanted = expected(x[real], layer.steps(8), layer.group_size)
         np.testing.assert_array_equal(out[real], wanted)
