@@ -128,9 +128,12 @@ def _exact(layer, given, mask):
     first, *rest = given.values()
     maps, kind = None, "attention"
     if isinstance(layer, keras.layers.MultiHeadAttention):
+        axes = layer.get_config()["attention_axes"]
+        if axes != tuple(range(1, len(first.shape) - 1)):
+            rule = f"`attention_axes` of {layer.name} must be all axes of tokens"
+            raise ValueError(f"{rule}. Received: {axes} for inputs of {tuple(first.shape)}")
         maps = ops.mean(layer(**{**given, "return_attention_scores": True})[1], axis=1)
-        tokens = math.prod(first.shape[1:-1])  # of a map
-        maps = ops.reshape(maps, (-1, tokens, tokens))
+        maps = ops.reshape(maps, (len(first), math.prod(first.shape[1:-1]), -1))
     elif isinstance(layer, MegaAttention):
         maps = layer(first, _positions(rest[0]), mask=mask)
     elif isinstance(layer, GraphSliceSort):

@@ -41,8 +41,11 @@ def run(arguments):
         name for name, info in list_presets().items() if info.has_weights
     ]
     if arguments.here:
-        matches = list(map(_print_here, presets))
-        return 0 if all(matches) else 1
+        results = []
+        for preset in presets:
+            results.append(verify_here(preset))
+            print(json.dumps(results[-1]), flush=True)
+        return 0 if all(map(passes, results)) else 1
     for backend in arguments.backends or []:
         check_installed("--backend", backend)
     rows, problems = [], []
@@ -55,7 +58,7 @@ def run(arguments):
                 problems.append(f"{result['preset']} on {backend}: {result['problem']}")
             else:
                 numbers = f"{result['error']:.1e} / {result['atol']:.0e}"
-                verdict = "pass" if result["error"] <= result["atol"] else "FAIL: outputs differ"
+                verdict = "pass" if passes(result) else "FAIL: outputs differ"
             rows.append((result["preset"], backend, numbers, verdict))
     print(format_table(("preset", "backend", "largest error / allowed", "verdict"), sorted(rows)))
     for problem in problems:
@@ -63,10 +66,8 @@ def run(arguments):
     return 0 if all(row[-1] == "pass" for row in rows) else 1
 
 
-def _print_here(preset):
-    """Print the result of `verify_here`; return whether the outputs match."""
-    result = verify_here(preset)
-    print(json.dumps(result), flush=True)
+def passes(result):
+    """Return whether a result of `verify_here` reports no problem and no difference."""
     return "problem" not in result and result["error"] <= result["atol"]
 
 

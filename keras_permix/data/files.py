@@ -102,12 +102,9 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
 
 def part_names(splits, validation=None):
     """Return the names of the training part, the test part and any validation part."""
-    valid = validation is None or isinstance(validation, str)
-    if isinstance(splits, str) or len(splits) != 2 or not valid:
-        raise ValueError(
-            "`splits` must name the training and the test part, and `validation` another part. "
-            f"Received: {splits=}, {validation=}"
-        )
+    if isinstance(splits, str) or len(splits) != 2:
+        rule = "`splits` must name the training and the test part; `validation` names another"
+        raise ValueError(f"{rule}. Received: {splits=}, {validation=}")
     return (*splits, *([] if validation is None else [validation]))
 
 

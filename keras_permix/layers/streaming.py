@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import is_empty
+from keras_permix.utils.checks import fits
 
 
 class Streaming:
@@ -69,7 +70,7 @@ class Streaming:
         """
         tokens = ops.convert_to_tensor(tokens, self.compute_dtype)
         batch = keras.tree.flatten(state)[0].shape[0]
-        if len(tokens.shape) != 3 or tokens.shape[0] != batch:
+        if not fits(tokens.shape, (batch, None, None)):
             rule = f"`tokens` must be (batch, tokens, channels), with {batch} sequences as `state`."
             raise ValueError(f"{rule} Received: shape={tuple(tokens.shape)}")
         if is_empty(tokens):

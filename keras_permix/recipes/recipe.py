@@ -104,7 +104,7 @@ class Recipe:
 
     model: Annotated[dict[str, Any], ModelTable] = dataclasses.field(default_factory=dict)
     data: Annotated[dict[str, Any], DataTable]
-    augmentation: dict[str, Any] | None = None
+    augmentation: dict[str, Any] | None = dataclasses.field(default_factory=dict)
     optimizer: Annotated[dict[str, Any], OptimizerTable]
     schedule: Schedule = Schedule()
     batch_size: Count = 128

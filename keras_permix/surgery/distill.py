@@ -81,10 +81,9 @@ def distill(
     shape = getattr(student, "output_shape", ())  # a subclassed model may have none
     if not isinstance(shape, tuple):
         raise ValueError(f"`student` must have one output. Received: {student.name}")
-    if temperature is not None and shape[-1:] == (1,) and (logits or labels):
-        raise ValueError(f"`temperature` must be None for one output. Received: {temperature=}")
-    if temperature is not None and getattr(student, "predicts", "class") != "class":
-        found = f"{temperature=} for predicts={student.predicts!r}"
+    classes = shape[-1:] != (1,) and getattr(student, "predicts", "class") == "class"
+    if temperature is not None and (logits or labels) and not classes:
+        found = f"{temperature=}, {student.name} with outputs {shape}"
         raise ValueError(f"`temperature` must be None without classes. Received: {found}")
     if not (logits >= 0 and features >= 0):
         raise ValueError(f"`logits` and `features` must be ≥ 0. Received: {logits=}, {features=}")

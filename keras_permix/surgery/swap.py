@@ -34,10 +34,10 @@ def swap_mixer(
     projections are kept if the new mixer has them. Frozen weights stay frozen, and shared layers
     stay shared.
 
-    A custom layer or model is copied by its `get_config`, and its attention must be an attribute or
-    in a list of layers. `clone_model` and `load_model` create the attention of such a class again,
-    so `swap_mixer` warns. Store its weights with `save_weights("….weights.h5")`, and swap the same
-    mixers before `load_weights`.
+    A custom layer or model is copied by its `get_config`. Its attention, and layers that it shares
+    with others, must be attributes or in lists of layers. `clone_model` and `load_model` create the
+    attention of such a class again, so `swap_mixer` warns. Store its weights with
+    `save_weights("….weights.h5")`, and swap the same mixers before `load_weights`.
 
     A zoo model keeps its class, with another `mixer` in its config. MEGA keeps its gates,
     `Graphormer` accepts graph mixers, and MLP-Mixers have no mixer to swap.
@@ -97,7 +97,7 @@ def swap_mixer(
 
     def new_layer(layer):
         if id(layer) not in swapped:
-            return _copy(layer, make) if _is_graph(layer) else _remake(layer)
+            return _copy(layer, make, copies) if _is_graph(layer) else _remake(layer)
         arguments = {
             "dtype": layer.dtype_policy,
             "name": layer.name,
@@ -107,7 +107,7 @@ def swap_mixer(
         }
         return make_mixer(spec, swapped[id(layer)], len(found), **arguments)
 
-    copy = _copy(model, make)
+    copy = _copy(model, make, copies)
     within = sorted(_transfer(model, copy, swapped, make, copies, set()))
     if _is_graph(copy):  # check that the new mixers support the shapes
         copy.compute_output_spec(copy.inputs[0] if len(copy.inputs) == 1 else copy.input)
@@ -148,14 +148,17 @@ def _is_graph(model):
     return isinstance(model, keras.Sequential) or hasattr(model, "_run_through_graph")
 
 
-def _copy(model, make):
-    """Return a copy of a model, with the layers that `make` returns."""
+def _copy(model, make, copies):
+    """Return a copy of a model, with the layers that `make` returns and stores in `copies`."""
     if _is_graph(model):
+        before = dict(copies)
         try:
             return keras.models.clone_model(model, clone_function=make)
         except (TypeError, ValueError):
             if type(model).__module__.startswith("keras."):
                 raise  # Constructors of other classes may make layers that configs do not describe.
+            copies.clear()
+            copies.update(before)
     copy = _remake(model)
     if not copy.built:
         try:
@@ -206,7 +209,7 @@ def _transfer(old, new, swapped, make, copies, seen):
         copy = copies.setdefault(id(before), after)
         if copy is not after and (mixes or before.variables):
             _replace(new, after, copy)
-            if mixes and not isinstance(new, MixerBlock):
+            if mixes and type(new) is not MixerBlock:
                 within.add(type(new).__name__)
         if not mixes:
             within |= _transfer(before, copy, swapped, make, copies, seen)
@@ -245,8 +248,8 @@ def _replace(owner, layer, other):
 
 def _refusal(layer, reason):
     return ValueError(
-        "A custom class must support `get_config`, and hold attention in an attribute or a list of "
-        "layers. Otherwise, replace attention in the code of the class:\n"
+        "A custom class must support `get_config`, and hold attention and shared layers in "
+        "attributes or lists of layers. Otherwise, replace attention in the code of the class:\n"
         "    self.attention = keras_permix.layers.CSP()  # instead of MultiHeadAttention\n"
         "    x = self.attention(x)  # instead of its call\n"
         f"Received: {layer.name} of the class {type(layer).__name__} ({reason})"

@@ -79,7 +79,7 @@ class Progress(keras.callbacks.Callback):
         for weight in self.model.weights:
             if not np.isfinite(keras.ops.convert_to_numpy(weight.value).astype("float32")).all():
                 self._stop(f"`{weight.path}` with NaN or infinity after epoch {epoch + 1}")
-        values = {key: float(f"{float(value):.6g}") for key, value in (logs or {}).items()}
+        values = {key: float(f"{float(value):.7g}") for key, value in (logs or {}).items()}
         seconds = round(time.perf_counter() - self._started, 3)
         self.rows.append({"epoch": epoch + 1, **values, "seconds": seconds})
         # All processes take part on JAX, since Keras computes the learning rate when it saves.

@@ -103,10 +103,12 @@ class Classifier(NamedOutputs, ZooModel):
         return TASK_NAMES[config.get("predicts", "class")].format(cls.input_kind(config))
 
     @classmethod
-    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    def keep_arguments(
+        cls, config: dict[str, Any], changes: dict[str, Any], new_head: bool
+    ) -> dict[str, Any]:
         """Keep the shift steps of the old grid, and reset the scale of changed targets."""
         changed = {name for name, value in changes.items() if value != config.get(name)}
-        kept = dict(UNSCALED) if changed & {"predicts", "num_classes"} else {}
+        kept = dict(UNSCALED) if new_head or "num_classes" in changed else {}
         sizes = changed & {"image_size", "patch_size"}
         if sizes and config.get("image_size") and "steps_image_size" in config:
             patch = config.get("patch_size", 1)

@@ -80,6 +80,7 @@ class Graphormer(ZooModel):
     """
 
     task = "graph_regression"
+    predicts = "values"
     default_mixer = "attention"
 
     def __init__(
@@ -148,9 +149,11 @@ class Graphormer(ZooModel):
         super().__init__(graphs, values, feature_maps, config, dtype=dtype, **kwargs)
 
     @classmethod
-    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-        """Reset mean, standard deviation and units for another number of targets."""
-        same = changes.get("targets", config["targets"]) == config["targets"]
+    def keep_arguments(
+        cls, config: dict[str, Any], changes: dict[str, Any], new_head: bool
+    ) -> dict[str, Any]:
+        """Reset mean, standard deviation and units for other targets."""
+        same = not new_head and changes.get("targets", config["targets"]) == config["targets"]
         return {} if same else {"mean": 0.0, "std": 1.0, "target_units": ""}
 
     def call(

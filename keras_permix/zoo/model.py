@@ -149,10 +149,13 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         return value
 
     @classmethod
-    def keep_arguments(cls, config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    def keep_arguments(
+        cls, config: dict[str, Any], changes: dict[str, Any], new_head: bool
+    ) -> dict[str, Any]:
         """Return arguments to add to `changes` when a preset with `config` is loaded.
 
-        They keep settings that the weights of a resized model were trained with.
+        They keep settings that the weights of a resized model were trained with, and reset those
+        that a new head makes invalid.
         """
         return {}
 
@@ -171,12 +174,12 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         """
         inputs = self.checked_inputs(inputs)
         layers = range(len(self._feature_maps)) if layers is None else plain(layers)
-        layers = tuple(layers) if isinstance(layers, list | tuple | range) else (layers,)
-        count = len(self._feature_maps)
-        if not layers or not all(is_index(layer, count) for layer in layers):
+        several = isinstance(layers, Iterable) and not isinstance(layers, str)
+        chosen, count = tuple(layers) if several else (layers,), len(self._feature_maps)
+        if not chosen or not all(is_index(layer, count) for layer in chosen):
             raise ValueError(f"`layers` must be indices of {count} blocks. Received: {layers=}")
-        maps = self._feature_model(layers)(inputs)
-        return [maps] if len(layers) == 1 else maps
+        maps = self._feature_model(chosen)(inputs)
+        return [maps] if len(chosen) == 1 else maps
 
     def _feature_model(self, layers):
         if layers not in self._feature_models:

@@ -219,6 +219,18 @@ def test_other_shapes_than_state_raise(make):
         assert str(tokens.shape) in str(error.value)
 
 
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="only TensorFlow has unknown sizes")
+def test_unknown_batch_size():
+    import tensorflow as tf
+
+    layer = CausalCSP()
+    layer.build(X.shape)
+    state = layer.initial_state(3)
+    call = tf.function(lambda x: layer.chunk(x, state)[0])
+    call = call.get_concrete_function(tf.TensorSpec((None, 4, 8)))
+    assert_close(to_numpy(call(tf.constant(X[:, :4]))), to_numpy(layer.chunk(X[:, :4], state)[0]))
+
+
 @pytest.mark.once
 def test_initial_state_before_build_raises():
     with pytest.raises(ValueError, match="`initial_state` requires a built layer.*built=False"):

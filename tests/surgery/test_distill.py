@@ -233,9 +233,10 @@ def test_failed_step_keeps_weights():
 def test_temperature_requires_classes(predicts):
     student, teacher = (tiny("ViT", predicts=predicts, num_classes=3) for _ in range(2))
     inputs = teacher.make_inputs(0, 8)
-    with pytest.raises(ValueError, match=f"must be None.*=2.0 for predicts='{predicts}'"):
+    with pytest.raises(ValueError, match=r"must be None.*=2.0, .* with outputs \(None, 3\)"):
         distill(student, teacher, inputs, verbose=0)
     distill(student, teacher, inputs, temperature=None, verbose=0)
+    distill(student, teacher, inputs, logits=0, verbose=0)  # only hidden states
 
 
 @pytest.mark.parametrize(

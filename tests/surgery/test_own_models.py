@@ -112,6 +112,39 @@ def test_shared_layers_stay_shared():
     assert swapped.count_params() == model.count_params()
 
 
+class Scaled(layers.Layer):
+    """A custom layer without a config, which `clone_model` cannot copy."""
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def call(self, x):
+        return self.scale * x
+
+    def get_config(self):
+        raise NotImplementedError
+
+
+class Described(keras.Model):
+    """A functional subclass that makes its layers."""
+
+    def __init__(self, width=6, **kwargs):
+        tokens = keras.Input((8, 6))
+        x = Scaled(2.0)(Encoder(2, 3)(layers.Dense(width)(tokens)))
+        super().__init__(tokens, x, **kwargs)
+
+    def get_config(self):
+        return {"width": 6}
+
+
+@ignore_class_warning
+def test_model_that_only_its_class_can_copy():
+    model = randomize(Described())
+    swapped = swap_mixer(model, {"name": "attention", "num_heads": 2})
+    assert_close(to_numpy(swapped(TOKENS)), to_numpy(model(TOKENS)))
+
+
 @ignore_class_warning
 def test_layers_argument():
     model = randomize(keras.Sequential([keras.Input((8, 6)), Encoder(2, 3)]))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import swap_mixer, zoo
-from keras_permix.layers import CSP
+from keras_permix.layers import CSP, SimpleAttentionBlock
 from keras_permix.layers.mixers import mixer_at
 from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny
@@ -16,6 +16,13 @@ def test_model_inside_another_does_not_warn(recwarn):
     swapped = swap_mixer(keras.Model(inner.input, inner(inner.input) * 2.0), "csp")
     assert any(isinstance(layer, CSP) for layer in swapped._flatten_layers())
     assert not [str(one.message) for one in recwarn if "clone_model" in str(one.message)]
+
+
+def test_block_that_makes_its_attention_warns():
+    tokens = keras.Input((8, 6))
+    model = keras.Model(tokens, SimpleAttentionBlock(2, 8)(tokens))
+    with pytest.warns(UserWarning, match="create attention .SimpleAttentionBlock"):
+        swap_mixer(model, "csp")
 
 
 def test_vit():

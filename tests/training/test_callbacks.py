@@ -19,7 +19,7 @@ def test_small_losses_are_compared(tmp_path):
         progress.on_epoch_begin(epoch)
         progress.on_epoch_end(epoch, {"loss": 1 / 3, "val_loss": loss})
     assert (progress.best, progress.is_stopped()) == (3, False)
-    assert progress.rows[2]["val_loss"] == 1e-7 and progress.rows[2]["loss"] == 0.333333
+    assert progress.rows[2]["val_loss"] == 1e-7 and progress.rows[2]["loss"] == 0.3333333
 
 
 @pytest.mark.parametrize("between", [1, 5])

@@ -390,6 +390,7 @@ def test_init_of_other_class_exits_with_error(capsys):
             "photos must contain .*'val'. only",
         ),
         (("a.png",), "cspvit/test", "a folder per class.*photos with 0 classes"),
+        (("cats/a.png", "cats/b.png", "cats/c.png"), "cspvit/test", "at least two classes"),
         (("cats/a.txt", "dogs/b.txt"), "cspvit/test", "end in .avif.*without images in .'cats'"),
         ([f"{c}/{n}.png" for c in "ab" for n in range(3)], "cspvit/test", "must be readable.*a/"),
         (("cats/a.png", "dogs/b.png"), None, "`init` .*--init cspvit/cifar10_small"),

@@ -100,6 +100,7 @@ def test_augmentation_can_be_removed():
     assert load_recipe("cspvit/cifar10").augmentation
     recipe = load_recipe("cspvit/cifar10", **parse_overrides(["augmentation=none"]))
     assert recipe.augmentation is None
+    assert load_recipe("lratransformer/imdb").augmentation == {}  # as in runs to resume
     labels = MultiLabelImages(tiny("CSPViT", predicts="labels"))
     assert labels.augment({"mixup": 0, "cutmix": 0.0, "flip": True}, seed=0).flip
     with pytest.raises(ValueError, match="require classes.*'mixup': 0.2"):

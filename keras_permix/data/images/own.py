@@ -79,7 +79,7 @@ def folder_images(
     """
     folder = Path(data_dir or ".") / (path or name)
     if test_fraction is None:
-        parts = [images_by_class(folder / split) for split in part_names(splits, validation)]
+        parts = [images_by_class(folder / str(name)) for name in part_names(splits, validation)]
     else:
         _check_undivided(test_fraction, splits, ("train", "test"), validation)
         parts = _divided(images_by_class(folder), folder, test_fraction, split_seed)
@@ -180,15 +180,17 @@ def _dataset(
 
     With `names`, the names of the targets, the pairs hold targets instead of classes.
     """
+    if names is None:
+        _classes(name, parts)  # before all images are read
     parts = _readable(parts, channels, skip_unreadable)
     if names is None:
-        classes, *others = (sorted({label for _, label in part}) for part in parts)
+        classes, *others = _classes(name, parts)
         for found, aim in zip(others, ("test", "validate"), strict=False):
-            check_classes(name, classes, found)
             warn_of_missing(name, classes, found, aim, stacklevel=3)
         given = check_labels(labels, len(classes))
         if given and sorted(given) == classes != [*given]:  # would exchange the classes
-            raise ValueError(f"`labels` must be sorted like the folders. Received: {labels=}")
+            rule = "`labels` must be sorted like the folders"
+            raise ValueError(f"{rule}. Received: {labels=} for folders {classes}")
         if order and not given and sorted(order) == classes:
             classes = order
         number = {label: index for index, label in enumerate(classes)}
@@ -200,6 +202,14 @@ def _dataset(
         for part, cut in zip(parts, (random_crop, False, False), strict=False)
     )
     return Dataset(name, train, test, names, *watched)
+
+
+def _classes(name, parts):
+    """Return the sorted classes of each part; check that training has all."""
+    classes, *others = found = [sorted({label for _, label in part}) for part in parts]
+    for other in others:
+        check_classes(name, classes, other)
+    return found
 
 
 def _readable(parts, channels, skip):

@@ -10,8 +10,10 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.cached import cached_arrays, draw_rounds
 from keras_permix.data.dataset import Dataset, split_source
+from keras_permix.data.files import read_row
 from keras_permix.data.images.records import FileRecords, RecordSource
 from keras_permix.data.lra.pathfinder_paths import Rules, draw_paths, draw_pixels
+from keras_permix.utils.tables import Row
 
 PATHFINDER_LABELS = ("two paths", "one path")
 AT_ONCE = 2**18  # pixels of pictures drawn at once
@@ -172,15 +174,17 @@ def load_pathfinder(
 
 def _listed(text, folder):
     """Yield the images of a text of metadata that are not empty, and their classes."""
-    try:
-        for line in text.read_text(encoding="utf-8").splitlines():
-            inner, name, _, label, *_ = line.split()
-            image = folder / inner / name
-            if image.stat().st_size:
-                yield image, int(label)
-    except ValueError as error:
-        rule = "must be a text with a folder, a name, a number and a class per line"
-        raise ValueError(f"`{text}` {rule}. Received: {error}") from error
+
+    def fields(row):
+        inner, name, _, label, *_ = row["line"].split()
+        return folder / inner / name, int(label)
+
+    rule = "A line must hold a folder, a name, a number and a class."
+    lines = text.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, start=1):
+        image, label = read_row(Row({"line": line}, text, number), fields, rule)
+        if image.stat().st_size:
+            yield image, label
 
 
 def _make(total: int, seed: int, rules: Rules) -> dict[str, np.ndarray]:

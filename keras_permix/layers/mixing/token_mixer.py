@@ -64,12 +64,15 @@ class MixingLayer(Composite):
 
     def _check_attention_mask(self, mask, shape):
         found, (batch, tokens, _) = shape_of(mask), self._tokens_shape(shape)
-        expected = (batch, getattr(self, "num_heads", None), tokens, tokens)
-        expected = (batch, tokens, tokens) if len(found) == 3 else expected[-len(found) :]
+        heads, pairs = getattr(self, "num_heads", None), (tokens, tokens)
+        expected = {2: pairs, 3: (batch, *pairs), 4: (batch, heads, *pairs)}.get(len(found), ())
         sides = [b if a == 1 else a for a, b in zip(found, expected, strict=False)]
-        if len(found) < 2 or not fits(sides, expected):
-            rule = f"`attention_mask` must broadcast to {expected}. Pass padding as `mask`."
-            raise ValueError(f"{rule} Received: attention_mask.shape={found}")
+        if not expected or not fits(sides, expected):
+            raise ValueError(
+                "`attention_mask` must have the shape (tokens, tokens), (batch, tokens, tokens) or "
+                "(batch, heads, tokens, tokens). Pass padding as `mask`. "
+                f"Received: attention_mask.shape={found}, inputs.shape={tuple(shape)}, {heads=}"
+            )
 
 
 class TokenMixer(MixingLayer):

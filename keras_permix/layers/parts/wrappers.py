@@ -224,7 +224,7 @@ class FirstToken(keras.layers.Layer):
 
 def flatten_map(inputs, mask=None):
     """Flatten a map and its mask to tokens ordered by rows; keep tokens."""
-    mask = None if mask is None else ops.cast(ops.convert_to_tensor(mask), "bool")
+    mask = None if mask is None else ops.convert_to_tensor(mask, "bool")
     if len(inputs.shape) == 3:
         return inputs, mask
     batch, rows, columns, channels = ops.shape(inputs)

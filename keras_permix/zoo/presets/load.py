@@ -57,13 +57,13 @@ def load_preset(
         content = info.files.content(WEIGHTS_FILE)
         load_weights_content(stored, content, info.files.folder / WEIGHTS_FILE)
         if not harmless:
-            kept = model_class.keep_arguments(stored.get_config(), overrides)
+            kept = model_class.keep_arguments(stored.get_config(), overrides, new_head)
             model = model_class.from_config({**config, **kept, **overrides})
             transfer_weights(stored, model, changed, new_head)
             warn_of_changes(config, changed)
         check_finite_weights(model)
     else:
-        kept = model_class.keep_arguments(config, overrides)
+        kept = model_class.keep_arguments(config, overrides, new_head)
         kept.pop("steps_image_size", None)  # Random weights need no steps of the old size.
         model = model_class.from_config({**config, **kept, **overrides})
     if labels is not None:

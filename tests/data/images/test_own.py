@@ -186,7 +186,7 @@ def test_names_of_classes(tmp_path):
     assert [(y, level // 40) for y, level in levels(data.train)] == [(0, 1), (0, 1), (1, 0)]
     with pytest.raises(ValueError, match=r"labels=\['dog'\], 1 labels for 2 outputs"):
         folder_images("pets", 8, tmp_path, test_fraction=0.5, labels=["dog"])
-    with pytest.raises(ValueError, match=r"sorted like the folders.*labels=\['n02', 'n01'\]"):
+    with pytest.raises(ValueError, match=r"=\['n02', 'n01'\] for folders \['n01'"):
         folder_images("pets", 8, tmp_path, test_fraction=0.5, labels=["n02", "n01"])
 
 
@@ -224,15 +224,8 @@ def test_class_without_readable_training_images_raises(tmp_path):
             ValueError,
             r"the training and the test part.*splits=\('x', 'y', 'z'\), validation=None",
         ),
-        (
-            {"a": 2, "b": 2},
-            {"test_fraction": None, "validation": 100},
-            ValueError,
-            "another part.*validation=100",
-        ),
     ],
-    ids="empty one-class one-image fraction no-train absent parts validation splits three "
-    "number".split(),
+    ids="empty one-class one-image fraction no-train absent parts validation splits three".split(),
 )
 def test_invalid_folders_raise(counts, changes, error, rule, tmp_path):
     write_classes(tmp_path / "pets", counts)

@@ -78,6 +78,10 @@ def test_scale_is_reset_with_the_head(tmp_path):
     for changes in (dict(num_classes=3), dict(predicts="class")):
         fresh = zoo.CSPViT.from_preset(tmp_path, load_weights=False, **changes)
         assert fresh.output_shape[-1] == changes.get("num_classes", 2)
+    model = zoo.CSPViT.from_preset(tmp_path)
+    model.save_to_preset(tmp_path, labels=["age", "size"])
+    other = zoo.CSPViT.from_preset(tmp_path, labels=["age", "weight"])
+    assert not logits(other).any() and logits(model).any()
 
 
 def test_same_number_of_classes_keeps_the_head(preset):
