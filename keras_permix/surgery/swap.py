@@ -235,6 +235,8 @@ def _replace(owner, layer, other):
     names = [*vars(owner), *vars(owner).get("_modules", ())]  # PyTorch stores layers in `_modules`
     attributes = [name for name in names if getattr(owner, name, None) is layer]
     lists = [value for value in vars(owner).values() if isinstance(value, list) and layer in value]
+    if _is_graph(owner):
+        raise _refusal(owner, f"{layer.name} is in a graph that the class makes")
     if not attributes and len(lists) < 2:  # the first is the list of all layers
         raise _refusal(owner, f"{layer.name} is in neither an attribute nor a list")
     # Built layers, such as KerasHub's, accept new sub-layers only as a replacement.

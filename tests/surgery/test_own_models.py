@@ -129,13 +129,15 @@ class Scaled(layers.Layer):
 class Described(keras.Model):
     """A functional subclass that makes its layers."""
 
-    def __init__(self, width=6, **kwargs):
+    def __init__(self, width=6, encoder=True, **kwargs):
         tokens = keras.Input((8, 6))
-        x = Scaled(2.0)(Encoder(2, 3)(layers.Dense(width)(tokens)))
-        super().__init__(tokens, x, **kwargs)
+        encode = Encoder(2, 3) if encoder else layers.MultiHeadAttention(2, 3)
+        x = layers.Dense(width)(tokens)
+        super().__init__(tokens, Scaled(2.0)(encode(x) if encoder else encode(x, x)), **kwargs)
+        self.width, self.encoder = width, encoder
 
     def get_config(self):
-        return {"width": 6}
+        return {"width": self.width, "encoder": self.encoder}
 
 
 @ignore_class_warning
@@ -143,6 +145,8 @@ def test_model_that_only_its_class_can_copy():
     model = randomize(Described())
     swapped = swap_mixer(model, {"name": "attention", "num_heads": 2})
     assert_close(to_numpy(swapped(TOKENS)), to_numpy(model(TOKENS)))
+    with pytest.raises(ValueError, match="Received: .*Described .*in a graph that the class makes"):
+        swap_mixer(Described(encoder=False), "csp")
 
 
 @ignore_class_warning
