@@ -101,13 +101,6 @@ def test_preprocessor_and_backbone_attributes():
     np.testing.assert_array_equal(logits(model), expected)
 
 
-@pytest.mark.parametrize("layers", [2, [0, -3], "block_0", []])
-def test_features_of_missing_blocks_raise(layers):
-    with pytest.raises(ValueError, match="indices of 2 blocks. Received: layers="):
-        tiny(num_layers=2).features(IMAGES, layers)
-    assert len(tiny(num_layers=2).features(IMAGES, {0, 1})) == 2
-
-
 def test_backbone_can_be_extended():
     model = tiny()
     tokens = to_numpy(model.features(IMAGES, layers=[-1])[0])

@@ -155,9 +155,9 @@ def test_features_are_in_requested_order():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("layers", [[2], [-3], np.arange(3)])
-def test_features_of_missing_layers_raise(layers):
-    with pytest.raises(IndexError, match="list index out of range"):
+@pytest.mark.parametrize("layers", [[2], [-3], np.arange(3), "block_0", []])
+def test_features_of_missing_blocks_raise(layers):
+    with pytest.raises(ValueError, match="indices of 2 blocks. Received: layers="):
         tiny().features(np.zeros((1, 8, 8, 3), "uint8"), layers=layers)
 
 

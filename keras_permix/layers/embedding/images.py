@@ -231,17 +231,22 @@ class PatchEmbedding(Composite):
     def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = False
+        self.input_spec = keras.InputSpec(ndim=4)
         self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
-        patches = self._patches(input_shape)
-        self.dense = self._dense("projection", self.hidden_dim, patches)
+        _, *sides, channels = input_shape
+        if not channels or any(side % self.patch_size for side in sides if side):
+            rule = f"Images must have channels, and sides that {self.patch_size} divides"
+            raise ValueError(f"{rule}. Received: {input_shape=}")
+        features = self.patch_size**2 * channels
+        self.dense = self._dense("projection", self.hidden_dim, (None, None, features))
 
     def call(self, images: Tensor) -> Tensor:
         return self.dense(patchify(images, self.patch_size))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
-        return (*self._patches(input_shape)[:2], self.hidden_dim)
-
-    def _patches(self, shape):
-        return patchify(keras.KerasTensor(shape), self.patch_size).shape
+        batch, height, width, _ = input_shape
+        if height is None or width is None:
+            return (batch, None, self.hidden_dim)
+        return (batch, height // self.patch_size * (width // self.patch_size), self.hidden_dim)

@@ -116,7 +116,7 @@ class TokenMixer(MixingLayer):
 
     def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
         tokens, mask = flatten_map(inputs, mask)
-        tokens = clean_padding(tokens, mask)
+        tokens = tokens if mask is None else clean_padding(tokens, mask)
         values = self.value_dense(tokens) if self.use_value_projection else tokens
         mixed = self.mix(values, mask)
         if self.use_output_projection:
