@@ -1,7 +1,6 @@
 """Compute the mixing maps `(tokens, tokens)` of a model, exact or measured."""
 
 import contextlib
-import math
 from typing import Any, NamedTuple
 
 import keras
@@ -117,8 +116,7 @@ def _map_of(layer, given):
             return ops.reshape(layer(x.reshape(-1, *grid.shape[1:]), **masked), x.shape)
 
         maps, kind = _influences(mixed, tokens), "measured"
-    if mask is not None and mask.ndim > 2:
-        mask = mask.reshape(len(mask), -1)
+    mask = None if mask is None else mask.reshape(len(mask), -1)
     maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
     return MixingMap(layer.path, kind, _mean(maps, mask), mask)
 
@@ -128,12 +126,11 @@ def _exact(layer, given, mask):
     first, *rest = given.values()
     maps, kind = None, "attention"
     if isinstance(layer, keras.layers.MultiHeadAttention):
-        axes = layer.get_config()["attention_axes"]
-        if axes != tuple(range(1, len(first.shape) - 1)):
-            rule = f"`attention_axes` of {layer.name} must be all axes of tokens"
-            raise ValueError(f"{rule}. Received: {axes} for inputs of {tuple(first.shape)}")
+        attention_axes = layer.get_config()["attention_axes"]
+        if attention_axes != tuple(range(1, len(first.shape) - 1)):
+            raise ValueError(f"{layer.name} must attend to all tokens. Received: {attention_axes=}")
         maps = ops.mean(layer(**{**given, "return_attention_scores": True})[1], axis=1)
-        maps = ops.reshape(maps, (len(first), math.prod(first.shape[1:-1]), -1))
+        maps = ops.reshape(maps, (len(first), int(np.prod(first.shape[1:-1])), -1))
     elif isinstance(layer, MegaAttention):
         maps = layer(first, _positions(rest[0]), mask=mask)
     elif isinstance(layer, GraphSliceSort):

@@ -74,7 +74,7 @@ def run(arguments):
 
 def read_inputs(task, words, source):
     """Return the arguments of each input, from the command line and from a file."""
-    from keras_permix.data.images.own import images_in
+    from keras_permix.data.images.folders import images_in
     from keras_permix.utils.tables import LISTS
 
     size = task.arguments_per_input

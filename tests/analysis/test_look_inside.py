@@ -116,6 +116,9 @@ def test_keras_attention():
     (found,) = mixing_maps(keras.Model(inputs, layer(inputs, inputs)), image)
     _, scores = layer(image, image, return_attention_scores=True)
     assert_close(found.map, to_numpy(scores).mean(axis=(0, 1)).reshape(8, 8))
+    axial = keras.layers.MultiHeadAttention(2, 3, attention_axes=1)
+    with pytest.raises(ValueError, match=r"all tokens. Received: attention_axes=\(1,\)"):
+        mixing_maps(keras.Model(inputs, axial(inputs, inputs)), image)
 
 
 def test_local_attention_is_measured():

@@ -12,16 +12,12 @@ from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
 from keras_permix.data.files import part_names, read_lists
 from keras_permix.data.images.decode import read_image
+from keras_permix.data.images.folders import images_by_class
 from keras_permix.data.images.records import FileRecords, RecordSource, ResizeCrop
 from keras_permix.data.targets import check_unused, class_of, target_reader
 from keras_permix.recipes.images import part_called
 from keras_permix.utils.checks import check_labels
 from keras_permix.utils.tables import shown
-
-SUFFIXES = (
-    ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm",
-    ".tif", ".tiff", ".webp",
-)  # fmt: skip
 
 
 def folder_images(
@@ -287,27 +283,3 @@ def _divided(pairs, folder, test_fraction, seed):
         for wanted in (False, True)
     )
     return train, test
-
-
-def images_by_class(folder):
-    """Return pairs of an image and its class, from a folder per class."""
-    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not _hidden(p, folder))
-    found = {path: images_in(path) for path in classes}
-    if not found or not all(found.values()):
-        empty = [path.name for path, files in found.items() if not files]
-        raise ValueError(
-            f"Images must be in a folder per class, and end in {', '.join(SUFFIXES)}. "
-            f"Received: {folder} with {len(found)} classes, without images in {empty[:8]}"
-        )
-    return [(file, path.name) for path, files in found.items() for file in files]
-
-
-def images_in(folder):
-    """Return the paths of the images in a folder and its sub-folders, except hidden ones."""
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    return sorted(path for path in files if path.is_file() and not _hidden(path, folder))
-
-
-def _hidden(path, folder):
-    parts = path.relative_to(folder).parts
-    return any(part.startswith(".") or part == "__MACOSX" for part in parts)  # macOS zips
