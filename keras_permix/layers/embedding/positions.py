@@ -6,8 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_permix._typing import Shape, Tensor
+from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
+from keras_permix.layers.parts.masks import with_first
 from keras_permix.layers.parts.wrappers import Composite
 from keras_permix.ops.dispatch.checks import require
 
@@ -19,7 +20,7 @@ class PositionEmbedding(Composite):
     """Add a learned position to every token, and optionally prepend a class token.
 
     Input: `(batch, tokens, channels)`. The number of tokens must be known unless `max_tokens` is
-    given. Output: the same shape, or one token more.
+    given. Output: the same shape, or one token more. The mask is kept, and includes a class token.
 
     Args:
         use_class_token: Whether to prepend a learned class token.
@@ -50,7 +51,6 @@ class PositionEmbedding(Composite):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.supports_masking = False
         self._store(locals())
 
     def build(self, input_shape: Shape) -> None:
@@ -81,6 +81,11 @@ class PositionEmbedding(Composite):
         if self.use_class_token:
             tokens = prepend(self.class_token, tokens)
         return tokens + ops.cast(self.table[:, : ops.shape(tokens)[1]], tokens.dtype)
+
+    def compute_mask(self, tokens: Tensor, previous_mask: Mask = None) -> Mask:
+        if previous_mask is None or not self.use_class_token:
+            return previous_mask
+        return with_first(previous_mask)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         batch, tokens, width = input_shape

@@ -126,6 +126,14 @@ def test_more_tokens_than_positions_raise(arguments, built_on):
 
 
 @pytest.mark.parametrize("class_token", [False, True])
+def test_positions_keep_the_mask(class_token):
+    mask = np.arange(5) < np.array([[5], [3]])
+    outputs = PositionEmbedding(class_token)(keras.layers.Masking()(TOKENS * mask[..., None]))
+    wanted = np.pad(mask, [(0, 0), (int(class_token), 0)], constant_values=True)
+    np.testing.assert_array_equal(to_numpy(outputs._keras_mask), wanted)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
 @pytest.mark.parametrize("keep_unused", [False, True])
 def test_positions_are_added(class_token, keep_unused):
     layer = PositionEmbedding(class_token, keep_unused)
