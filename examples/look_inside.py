@@ -33,8 +33,8 @@ def main():
     path = arguments.out / f"{arguments.preset.replace('/', '_')}.png"
     inside = look_inside(model, inputs, picture=path)
     for one in inside.maps:
-        stays = one.map.diagonal().mean()
-        print(f"{one.name}: {one.kind}, {100 * stays:.1f} % of a token stays at its position")
+        stays = abs(one.map).trace() / abs(one.map).sum()
+        print(f"{one.name}: {one.kind}, {100 * stays:.1f} % of the weights are on the diagonal")
     for block, residual in enumerate(inside.residuals):
         print(f"after block {block}: residual {residual:.2f}, relative to the tokens")
     print(*inside.missing, sep="\n", end="\n" * bool(inside.missing))

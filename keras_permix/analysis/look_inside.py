@@ -47,8 +47,7 @@ class Inside(NamedTuple):
 def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None) -> Inside:
     """Measure how a zoo model mixes tokens, layer by layer.
 
-    Padding is not counted. Rollouts are products of `(map + identity) / 2` with rows of maps
-    normalized to 1. They ignore channel mixers.
+    Padding is not counted. `rollout` ignores channel mixers.
 
     Args:
         model: A model of the zoo.
@@ -87,7 +86,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     features = [_real_tokens(tokens, mask) for tokens in model.features(inputs)]
     inside = Inside(
         maps,
-        rollout([one.map for one in maps]) if maps else None,
+        rollout(maps) if maps else None,
         np.stack([_spectrum(samples) for samples in features]),
         np.array([_residual(samples) for samples in features]),
         _missing(model, maps),
@@ -99,29 +98,34 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     return inside
 
 
-def rollout(maps: list[np.ndarray]) -> np.ndarray:
+def rollout(maps: list[MixingMap]) -> np.ndarray:
     """Compute how the last tokens depend on the first, through mixers and skip connections.
 
+    The result is the product of all `(map + identity) / 2` with rows of maps normalized to 1. The
+    identity is the skip connection. Maps of the kind "block" already include it.
+
     Args:
-        maps: Arrays `(tokens, tokens)` in the order of the mixers, at least one.
+        maps: Maps from `mixing_maps`, in the order of the mixers, at least one.
 
     Returns:
         A float64 array `(tokens, tokens)` with rows that sum to 1.
 
     Example:
 
-    >>> import numpy as np
-    >>> from keras_permix.analysis import rollout
-    >>> rollout([np.array([[0.0, 1.0], [1.0, 0.0]])] * 2).tolist()
-    [[0.5, 0.5], [0.5, 0.5]]
+    >>> from keras_permix.analysis import mixing_maps, rollout
+    >>> from keras_permix.zoo import ViT
+    >>> model = ViT.from_preset("test")
+    >>> rollout(mixing_maps(model, model.make_inputs(0, 2))).shape
+    (16, 16)
 
     Reference: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020.
     """
-    skip = product = np.eye(len(maps[0]))
-    for matrix in maps:
-        sums = abs(matrix).sum(axis=1, keepdims=True)
-        weights = np.where(sums > 0, abs(matrix) / np.where(sums > 0, sums, 1), skip)
-        product = (weights + skip) / 2 @ product
+    skip = product = np.eye(len(maps[0].map))
+    for one in maps:
+        matrix = abs(one.map).astype("float64")
+        sums = matrix.sum(axis=1, keepdims=True)
+        weights = np.where(sums > 0, matrix / np.where(sums > 0, sums, 1), skip)
+        product = (weights if one.kind == "block" else (weights + skip) / 2) @ product
     return product
 
 
@@ -153,8 +157,8 @@ def _missing(model, maps):
         )
     if isinstance(model, MEGA):
         notes.append("The maps show attention or permutations, without the moving averages.")
-    if any(hasattr(model.get_layer(one.name.split("/")[0]), "mlp") for one in maps):
-        notes.append("The maps are measured on whole blocks, whose MLPs mix tokens.")
+    if any(one.kind == "block" for one in maps):
+        notes.append("Maps of the kind 'block' are measured on whole blocks, with skips and MLPs.")
     return notes
 
 

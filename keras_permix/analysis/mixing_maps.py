@@ -28,7 +28,8 @@ class MixingMap(NamedTuple):
 
     Args:
         name: Path of the layer.
-        kind: "permutation" or "attention" for exact maps, or "measured" by `influence_map`.
+        kind: "permutation" or "attention" for exact maps. "measured" by `influence_map`, or "block"
+            if it was measured on a whole block, with its skip connections.
         map: Float array `(tokens, tokens)`, outputs first, averaged over samples, and over channels
             or heads.
         mask: Booleans `(batch, tokens)`, True at real tokens, or `None`.
@@ -62,7 +63,7 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
 
     Maps of all other mixers are measured by `influence_map`. This includes `CausalCSP`,
     `SinkhornCSP`, linear and local attention, Fourier transforms and moving averages. Blocks of
-    MLP-Mixers and butterflies without exact maps are measured with their skip connections.
+    MLP-Mixers, and blocks with other mixers within a `ButterflyBlock`, are measured as a whole.
 
     Args:
         model: A model with mixers of this package, or Keras' `MultiHeadAttention` to tokens.
@@ -70,6 +71,9 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
 
     Returns:
         A list of `MixingMap`, empty for a model without tokens.
+
+    Raises:
+        ValueError: for attention over some of the tokens, or if a map is measured in 16 bits.
 
     Example:
 
@@ -104,7 +108,9 @@ def _mixers(layer):
 
 
 def _map_of(layer, given):
-    first, mask = next(iter(given.values())), given.get("mask", given.get("tokens_mask"))
+    first = next(iter(given.values()))
+    masks = ["mask", "tokens_mask", *(["query_mask"] if given.get("value") is first else [])]
+    mask = next((given[name] for name in masks if given.get(name) is not None), None)
     maps, kind = _exact(layer, given, mask)
     mask = None if mask is None else ops.convert_to_numpy(mask).astype(bool)
     if maps is None:
@@ -115,7 +121,10 @@ def _map_of(layer, given):
         def mixed(x):
             return ops.reshape(layer(x.reshape(-1, *grid.shape[1:]), **masked), x.shape)
 
-        maps, kind = _influences(mixed, tokens), "measured"
+        maps = _influences(mixed, tokens)
+        inner = layer.block if isinstance(layer, ours.ButterflyBlock) else layer
+        whole = isinstance(inner, ours.MixerBlock | ours.MLPMixerBlock)
+        kind = "block" if whole else "measured"
     mask = None if mask is None else mask.reshape(len(mask), -1)
     maps = ops.convert_to_numpy(ops.cast(maps, "float32"))
     return MixingMap(layer.path, kind, _mean(maps, mask), mask)
@@ -241,7 +250,8 @@ def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int
         A float64 array `(tokens, tokens)`, outputs first.
 
     Raises:
-        ValueError: for an input that is not `(batch, tokens, channels)`.
+        ValueError: for an input that is not `(batch, tokens, channels)`, or outputs of 16 bits,
+            which are too coarse for the step.
 
     Example:
 
@@ -272,7 +282,11 @@ def _influences(layer, tokens, epsilon=1e-3, seed=0):
 
 
 def _call(layer, tokens):
-    return ops.convert_to_numpy(layer(tokens)).astype("float64")
+    outputs = layer(tokens)
+    dtype = keras.backend.standardize_dtype(outputs.dtype)
+    if dtype in ("float16", "bfloat16"):
+        raise ValueError(f"`layer` must compute in float32 to be measured. Received: {dtype=}")
+    return ops.convert_to_numpy(outputs).astype("float64")
 
 
 def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
@@ -295,6 +309,6 @@ def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
     >>> float(ax.images[0].norm.vmax)
     0.5
     """
-    among_others = np.max(matrix * (1 - np.eye(len(matrix))))
+    among_others = np.max(matrix * (1 - np.eye(*matrix.shape)))
     ax.imshow(matrix, cmap="magma_r", vmin=0, vmax=among_others or None)
     ax.set(xlabel="input token", ylabel="output token", xticks=[], yticks=[])

@@ -46,6 +46,11 @@ def test_plot_shows_map():
     np.testing.assert_array_equal(ax.images[0].get_array(), np.eye(3))
 
 
+def test_low_precision_raises():
+    with pytest.raises(ValueError, match="`layer` must compute in float32.*dtype='bfloat16'"):
+        influence_map(keras.layers.Identity(dtype="bfloat16"), X)
+
+
 def test_wrong_shape_raises():
     with pytest.raises(ValueError, match=r"`tokens` must.*\(6, 4\)"):
         influence_map(Mix(np.eye(6)), X[0])

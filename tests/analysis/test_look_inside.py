@@ -8,6 +8,7 @@ import pytest
 
 from keras_permix import layers
 from keras_permix.analysis import (
+    MixingMap,
     look_inside,
     mixing_maps,
     permutation_maps,
@@ -23,8 +24,8 @@ from tests.zoo.models import TINY, tiny
 
 pytestmark = pytest.mark.once
 KINDS = {
-    "ButterflyMixer": "measured", "CSPMEGA": "permutation", "CSPViT": "permutation",
-    "LRATransformer": "permutation", "MLPMixer": "measured", "SliceViT": "permutation",
+    "ButterflyMixer": "block", "CSPMEGA": "permutation", "CSPViT": "permutation",
+    "LRATransformer": "permutation", "MLPMixer": "block", "SliceViT": "permutation",
 }  # fmt: skip
 TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
 
@@ -116,6 +117,14 @@ def test_keras_attention():
     (found,) = mixing_maps(keras.Model(inputs, layer(inputs, inputs)), image)
     _, scores = layer(image, image, return_attention_scores=True)
     assert_close(found.map, to_numpy(scores).mean(axis=(0, 1)).reshape(8, 8))
+    ids = np.array([[1, 2, 0, 0], [1, 2, 3, 0]])
+    inputs = keras.Input((4,), dtype="int32")
+    embedded = keras.layers.Embedding(5, 6, mask_zero=True)(inputs)
+    padded = keras.Model(inputs, keras.layers.MultiHeadAttention(2, 3)(embedded, embedded))
+    (found,) = mixing_maps(padded, ids)
+    np.testing.assert_array_equal(found.mask, ids > 0)
+    np.testing.assert_allclose(found.map.sum(axis=1), [1, 1, 1, 0], rtol=1e-6)
+    inputs = keras.Input((4, 2, 6))
     axial = keras.layers.MultiHeadAttention(2, 3, attention_axes=1)
     with pytest.raises(ValueError, match=r"all tokens. Received: attention_axes=\(1,\)"):
         mixing_maps(keras.Model(inputs, axial(inputs, inputs)), image)
@@ -147,7 +156,8 @@ def test_permutations_within_butterfly_blocks_are_exact(norm_first):
 def test_kinds_of_butterfly_maps():
     model = tiny("ButterflyViT", mixer=["csp", "linear_attention"])
     kinds = [one.kind for one in mixing_maps(model, model.make_inputs(0, 2))]
-    assert kinds == ["permutation", "measured"]
+    assert kinds == ["permutation", "block"]
+    assert map_of(layers.ButterflyBlock(layers.LinearAttention(2), 4)).kind == "measured"
 
 
 def test_padding_has_no_influence():
@@ -211,10 +221,13 @@ def test_maps_of_graph_slice_sort(mode):
 
 
 def test_rollout_is_product_of_maps_with_skips():
-    first, second = np.array([[1.0, 3.0], [0.0, 2.0]]), np.array([[0.0, -1.0], [0.0, 0.0]])
+    matrices = np.array([[1.0, 3.0], [0.0, 2.0]]), np.array([[0.0, -1.0], [0.0, 0.0]])
+    first, second = (MixingMap("", "attention", matrix, None) for matrix in matrices)
     one = np.array([[0.25, 0.75], [0.0, 1.0]]) / 2 + np.eye(2) / 2
     other = np.array([[0.0, 1.0], [0.0, 1.0]]) / 2 + np.eye(2) / 2  # an empty row keeps its token
     np.testing.assert_allclose(rollout([first, second]), other @ one)
+    block = first._replace(kind="block")
+    np.testing.assert_allclose(rollout([block, second]), other @ [[0.25, 0.75], [0.0, 1.0]])
 
 
 def test_spectra_and_residuals_match_features():
