@@ -114,7 +114,7 @@ def measure(
         peaks = [peak_megabytes(call) for call in chain(*calls)]
     measured = iter(medians([call for _, *others in calls for call in others], repeats))
     times = list(zip(measured, measured, strict=True))
-    memory = iter(None if peak is None else round(peak, 1) for peak in peaks)
+    memory = iter("" if peak is None else round(peak, 1) for peak in peaks)
     columns = zip(names, runs, times, macs, first_steps, strict=True)
     for name, run, (forward, step), own, first_step in columns:
         yield {

@@ -21,6 +21,7 @@ def plot_curves(
     for axes, (column, label) in zip(panels, labels.items(), strict=True):
         for index, name in enumerate(dict.fromkeys(row[line] for row in rows)):
             mine = [row for row in rows if row[line] == name and row[column] not in ("", "OOM", 0)]
+            mine.sort(key=lambda row: row["tokens"])
             tokens, values = ([row[key] for row in mine] for key in ("tokens", column))
             if mine:  # Matplotlib cannot draw an empty line on a logarithmic axis.
                 axes.plot(tokens, values, "o-", color=colormaps["tab20"](index), label=name)

@@ -59,9 +59,10 @@ def run(arguments):
     from keras_permix.bench import timing
     from keras_permix.ops.backend import running
     from keras_permix.training.run import current_commit
+    from keras_permix.utils.checks import check_integer
     from keras_permix.utils.machine import driver, is_out_of_memory, machine
 
-    bench = WHAT[arguments.what]
+    bench, repeats = WHAT[arguments.what], check_integer("--repeats", arguments.repeats)
     device = used_device(arguments.device) if arguments.device else ""
     with keras.device(arguments.device) if arguments.device else nullcontext():
         number = timing.accelerator()
@@ -74,7 +75,8 @@ def run(arguments):
     if batch is not None and bench is not bench_lra or against and bench is not bench_models:
         rule = "`--batch-size` is only for lra, and `--against` for models"
         raise ValueError(f"{rule}. Received: {arguments.what}")
-    own = {"batch": batch} if batch else {"against": against} if against else {}
+    own = {} if batch is None else {"batch": check_integer("--batch-size", batch)}
+    own |= {"against": against} if against else {}
     if out := arguments.out:
         check_output(out, endings=(".csv",))
         picture = out.with_suffix(".png")
@@ -108,7 +110,7 @@ def run(arguments):
         for case in cases:
             end = "done"
             try:
-                for row in bench.measure(case, arguments.repeats, arguments.dtype, **own):
+                for row in bench.measure(case, repeats, arguments.dtype, **own):
                     rows.append(row)
                     table.writerow({**row, **about})  # flushed, since the file is line-buffered
             except Exception as error:  # Each backend raises different exceptions.

@@ -17,13 +17,13 @@ COLUMNS = (
 
 
 def read_results(path: StrPath) -> list[dict[str, str]]:
-    """Read the complete rows of a file of results; an absent file has no rows."""
+    """Read the complete rows of a file of results; an absent or empty file has no rows."""
     if not Path(path).is_file():
         return []
     with open(path, newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        rows = list(reader)
-    if tuple(reader.fieldnames or ()) != COLUMNS:
+        rows, columns = list(reader), reader.fieldnames
+    if columns and tuple(columns) != COLUMNS:
         raise ValueError(f"Results must have the columns {', '.join(COLUMNS)}. Received: {path}")
     return [row for row in rows if None not in row.values()]  # A full disk may cut the last one.
 
@@ -65,7 +65,7 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
     return {
         **key_of(run),
         "score": next(v for k, v in metadata["scores"].items() if k.split("/")[-1] in SHARES),
-        "steps": len(rows) * (run.recipe.steps_per_epoch or 0),
+        "steps": len(rows) * run.recipe.steps_per_epoch,
         "seconds": round(sum(float(row["seconds"]) for row in rows)),
         "parameters": metadata["parameter_count"],
         "backend_version": record.get("backend_version", ""),

@@ -336,11 +336,14 @@ def test_a_wrong_operator_is_not_timed(case, small, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--cases", "nine"], ["--batch-size", "2"], ["--out", "."], ["--out", "mine.PNG"]],
-)
+    [
+        ["ops", "--cases", "nine"], ["ops", "--batch-size", "2"], ["ops", "--out", "."],
+        ["ops", "--out", "mine.PNG"], ["ops", "--repeats", "0"], ["lra", "--batch-size", "0"],
+    ],
+)  # fmt: skip
 def test_errors(arguments, capsys):
-    assert main(["bench", "ops", *arguments]) == 2
-    assert f"permix: error: `{arguments[0]}` " in capsys.readouterr().err
+    assert main(["bench", *arguments]) == 2
+    assert f"permix: error: `{arguments[1]}` " in capsys.readouterr().err
 
 
 @pytest.mark.once

@@ -144,6 +144,8 @@ def test_unknown_names_exit_with_error(task, model, capsys):
 def test_append_and_read_results(tmp_path):
     path = tmp_path / "new" / "lra.csv"
     assert read_results(path) == []
+    (tmp_path / "empty.csv").touch()
+    assert read_results(tmp_path / "empty.csv") == []
     append_result(path, {"task": "text", "model": "csp", "changes": "a,b"})
     append_result(path, {"task": "text", "model": "slice"})
     assert [row["model"] for row in read_results(path)] == ["csp", "slice"]

@@ -11,10 +11,10 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.cached import cached_arrays, draw_rounds
 from keras_permix.data.dataset import Dataset, split_source
-from keras_permix.data.files import find_layout, read_row, read_rows
+from keras_permix.data.files import find_layout, read_lists, read_row
 from keras_permix.data.lra.listops_trees import draw_listops
 from keras_permix.data.text.sources import TokenSource
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import check_integer, plain
 
 # The index of a token is its id; 0 is padding.
 LISTOPS_VOCABULARY = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
@@ -112,7 +112,7 @@ def generated_listops(
         train, validation, test: Int, number of sequences. Default: those of the Long Range Arena.
         min_tokens, max_tokens: Int, lengths, both included, from 4. Default: 501 and 1,999.
         max_depth: Int, depth of the deepest digits; the root is at depth 1. Default: 10.
-        max_arguments: Int, most arguments of an operator, 2 to 100. Default: 10.
+        max_arguments: Int, most arguments of an operator, at least 2. Default: 10.
         nesting: Float, probability that an argument is an operator. Default: 0.25.
         seed: Int ≥ 0. Default: 0.
         pad_to: Lengths that batches are padded to, as in `TokenSource`. Default: `()`.
@@ -146,7 +146,7 @@ def generated_listops(
     _check_longest(max_tokens, max_sequence_length)
     total = sum(counts)
     parameters = {"version": 1, "sequences": total, "seed": seed, **rules}
-    content = json.dumps(parameters, sort_keys=True).encode()
+    content = json.dumps(plain(parameters), sort_keys=True).encode()
     made = cached_arrays("listops", content, lambda: _make(total, seed, rules), count=total)
     source = TokenSource(
         made["tokens"], made["lengths"], made["answers"], max_sequence_length, pad_to
@@ -188,7 +188,7 @@ def load_listops(
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
     folder, _ = find_layout(data_dir, [FILES])
-    parts = [_read(folder / name) for name in FILES]
+    parts = [_read(rows) for rows in read_lists(folder, [(name, None) for name in FILES])]
     rows, answers = zip(*(pair for part in parts for pair in part), strict=True)
     lengths = [len(tokens) for tokens in rows]
     _check_longest(max(lengths), max_sequence_length)
@@ -197,8 +197,7 @@ def load_listops(
     return Dataset("listops", train, test, DIGITS, validation)
 
 
-def _read(path):
-    rows = read_rows(path)
+def _read(rows):
     rule = 'A row of ListOps must have a "Source" of tokens and a "Target" from 0 to 9.'
 
     def read(row):

@@ -13,9 +13,11 @@ from keras_permix.data.dataset import Dataset, split_source
 from keras_permix.data.files import read_row
 from keras_permix.data.images.records import FileRecords, RecordSource
 from keras_permix.data.lra.pathfinder_paths import Rules, draw_paths, draw_pixels
+from keras_permix.utils.checks import check_integer, plain
 from keras_permix.utils.tables import Row
 
 PATHFINDER_LABELS = ("two paths", "one path")
+CLASSES = {"0": 0, "1": 1}
 AT_ONCE = 2**18  # pixels of pictures drawn at once
 NAMES = (
     "dash_length", "dash_thickness", "gaps", "dot_radius", "seed_distance", "distractors",
@@ -59,8 +61,8 @@ def generated_pathfinder(
     processors. Sets of 10,000 or more are cached in the folder of Keras (`KERAS_HOME`).
 
     Args:
-        image_size: Int, side of the pictures in pixels, at least 16. Default: 32. Sizes other than
-            32, 64, 128 and 256 use the defaults of the next smaller one of these, or of 32.
+        image_size: Int, side of the pictures in pixels. Default: 32. Sizes other than 32, 64, 128
+            and 256 use the defaults of the next smaller one of these, or of 32.
         train, validation, test: Int, number of pictures. Default: 160,000, 20,000, 20,000.
         contour_length: Int, dashes of a long path (9 or 14 in the Long Range Arena). Default: 14.
         distractors: Int, largest number of short paths. Default for the four sizes: 5, 4, 7, 6.
@@ -80,7 +82,8 @@ def generated_pathfinder(
         `(pictures, image_size, image_size, 1)`, 0–255, and int32 `(pictures,)`.
 
     Raises:
-        ValueError: If `contrast` is out of range, or no picture has room for the long paths.
+        ValueError: If `contrast` or a length is out of range, or no picture has room for the long
+            paths.
 
     Example:
 
@@ -99,14 +102,16 @@ def generated_pathfinder(
     )  # fmt: skip
     usual = SIZES[max([size for size in SIZES if size <= image_size], default=32)]
     chosen: dict[str, Any] = {
-        name: default if value is None else value
+        name: default if value is None else plain(value)
         for name, value, default in zip(NAMES, given, usual, strict=True)
     }
     gaps = chosen.pop("gaps")
+    if distractor_length is None:
+        distractor_length = max(1, contour_length // 3)
     rules = Rules(
         image_size=image_size,
-        contour_length=contour_length,
-        distractor_length=distractor_length or max(1, contour_length // 3),
+        contour_length=check_integer("contour_length", contour_length),
+        distractor_length=check_integer("distractor_length", distractor_length),
         gaps=tuple(gaps) if isinstance(gaps, list | tuple) else (gaps,),
         bend=bend,
         **chosen,
@@ -115,7 +120,7 @@ def generated_pathfinder(
         raise ValueError(f"`contrast` must be in (0, 1]. Received: {contrast=}")
     total = sum(counts)
     parameters = {"version": 1, "pictures": total, "seed": seed, **rules._asdict()}
-    content = json.dumps(parameters, sort_keys=True).encode()
+    content = json.dumps(plain(parameters), sort_keys=True).encode()
     made = cached_arrays("pathfinder", content, lambda: _make(total, seed, rules), count=total)
     parts = split_source((made["images"], made["labels"]), *counts)
     return Dataset("pathfinder", parts[0], parts[2], PATHFINDER_LABELS, parts[1])
@@ -177,9 +182,9 @@ def _listed(text, folder):
 
     def fields(row):
         inner, name, _, label, *_ = row["line"].split()
-        return folder / inner / name, int(label)
+        return folder / inner / name, CLASSES[label]
 
-    rule = "A line must hold a folder, a name, a number and a class."
+    rule = "A line must hold a folder, a name, a number and a class of 0 or 1."
     lines = text.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
         image, label = read_row(Row({"line": line}, text, number), fields, rule)

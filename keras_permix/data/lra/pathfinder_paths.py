@@ -73,7 +73,8 @@ def draw_paths(rng: np.random.Generator, pictures: int, rules: Rules) -> Picture
     for tip in (first[:, 0, 0], first[:, -1, 1], second[:, 0, 0], second[:, -1, 1]):
         _stamp(taken, tip[:, None], True, rules.clearance + rules.dot_radius, rules)
     paths = [first, second, *_distractors(rng, gaps, taken, rules)]
-    dashes = np.full((len(gaps), len(paths), rules.contour_length, 2, 2), np.nan)
+    longest = max(rules.contour_length, rules.distractor_length)
+    dashes = np.full((len(gaps), len(paths), longest, 2, 2), np.nan)
     for number, path in enumerate(paths):
         dashes[:, number, : path.shape[1]] = path
     labels = rng.integers(0, 2, len(gaps), "int32")

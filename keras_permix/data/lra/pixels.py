@@ -5,6 +5,7 @@ import numpy as np
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
 from keras_permix.data.images.sets import load_images
+from keras_permix.utils.checks import check_integer
 
 LUMINANCE = np.array([0.2989, 0.587, 0.114], "float32")  # of red, green and blue
 
@@ -29,6 +30,9 @@ def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> 
         A `Dataset` of parts `(images, labels)`, as from `load_images` but with one channel: 45,000
         images for training, 5,000 for validation and 10,000 for testing.
 
+    Raises:
+        ValueError: If no images are left for training.
+
     Example:
 
     >>> load_pixels().train[0].shape  # doctest: +SKIP
@@ -39,7 +43,10 @@ def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> 
     """
     data = load_images("cifar10", data_dir)
     images, labels = data.train
-    cut = len(labels) - validation
+    cut = len(labels) - check_integer("validation", validation, 0)
+    if cut < 1:
+        size = f"{len(labels)} images, {validation=}"
+        raise ValueError(f"`validation` must leave images for training. Received: {size}")
     images, tests = gray(images), (gray(data.test[0]), data.test[1])
     train, held = (images[:cut], labels[:cut]), (images[cut:], labels[cut:])
     return Dataset("cifar10_gray", train, tests, data.labels, held)

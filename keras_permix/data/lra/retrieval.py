@@ -1,12 +1,13 @@
 """Load the retrieval task: pairs of papers, or of halves of film reviews."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, split_source
-from keras_permix.data.files import find_layout, read_row, read_rows
+from keras_permix.data.files import find_layout, read_lists, read_row, read_rows
 from keras_permix.data.text.sets import load_texts
 from keras_permix.data.text.sources import TextSource
 from keras_permix.data.text.tokens import encode_texts
@@ -58,7 +59,8 @@ def load_retrieval(
     are from the ACL Anthology Network, [Radev et al., 2013](https://doi.org/10.1007/s10579-012-9211-2).
     """
     folder, _ = find_layout(data_dir, [FILES])
-    pairs = [_read(folder / name) for name in FILES]
+    read = partial(read_rows, columns=COLUMNS)
+    pairs = [_read(rows) for rows in read_lists(folder, [(name, None) for name in FILES], read)]
     train, validation, test = (
         (TextSource(texts, classes, max_sequence_length, encode), None) for texts, classes in pairs
     )
@@ -122,11 +124,11 @@ def _halves(texts, rng):
     return halves, pairs[:, 0] == pairs[:, 1]
 
 
-def _read(path):
-    """Return the pairs of texts of a file, and their classes."""
+def _read(rows):
+    """Return the pairs of texts in the rows of a file, and their classes."""
     rule = "A line must have a class of 0 or 1, two ids and two texts, separated by tabs."
 
     def read(row):
         return (row["text"], row["text2"]), CLASSES[row["class"]]
 
-    return zip(*(read_row(row, read, rule) for row in read_rows(path, COLUMNS)), strict=True)
+    return zip(*(read_row(row, read, rule) for row in rows), strict=True)

@@ -178,6 +178,7 @@ GOOD = "Source\tTarget\n( ( [MIN 1 ) ] )\t1\n"
         (GOOD + "[MIN 1 2 ]\t10\n", '"Target" from 0 to 9.*basic_val.tsv, line 3'),
         (GOOD + "[MIN 1 2 ]\n", '"Target" from 0 to 9'),
         (GOOD + "\t3\n", '"Source" of tokens'),
+        ("Source\tTarget\n", r"must have rows. Received: \[1, 0, 1\].*basic_val.tsv"),
         ("[MIN 1 2 ]\t1\n[MIN 1 2 ]\t1\n", '"Source" of tokens and a "Target"'),
     ],
 )
@@ -203,7 +204,7 @@ def test_missing_files_and_long_sequences_raise(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        (dict(seed=-1), "expected non-negative integer"),
+        (dict(seed=np.int64(-1)), "expected non-negative integer"),
         (dict(min_tokens=41), "different sequences.*'min_tokens': 41, 'max_tokens': 40"),
         (dict(max_tokens=65), "must be at least 65. Received: max_sequence_length=64"),
         (dict(max_depth=1), "different sequences"),

@@ -160,6 +160,7 @@ def test_long_range_arena_folders():
         ),
         ("\x93NUMPY", ValueError, "Received: .*NUMPY.*metadata/0.npy, line 1"),
         ("imgs/0 b.png 0 1", FileNotFoundError, "b.png"),
+        ("imgs/0 a.png 0 2", ValueError, "class of 0 or 1.*KeyError: '2'"),
         ("imgs/0 a.png 0 1", FileNotFoundError, "three images.*Received: .* with 0 images"),
     ],
 )
@@ -181,7 +182,8 @@ def test_missing_folder_raises(tmp_path):
     ("changes", "rule"),
     [
         (dict(image_size=8), "`image_size`.*without a picture in"),
-        (dict(distractor_length=6), "could not broadcast"),
+        (dict(contour_length=0), "`contour_length` must.*contour_length=0"),
+        (dict(distractor_length=0), "`distractor_length` must.*distractor_length=0"),
         (dict(distractors=-1), "negative dimensions"),
         (dict(contrast=1.5), "`contrast` must be .*contrast=1.5"),
         (dict(contour_length=80), "`contour_length`.*without a picture in"),
@@ -191,6 +193,12 @@ def test_invalid_arguments_raise(changes, rule, monkeypatch):
     monkeypatch.setattr(pathfinder, "AT_ONCE", 1)
     with pytest.raises(ValueError, match=rule):
         generated_pathfinder(**{"image_size": 32, **SMALL, **changes})
+
+
+def test_distractors_may_be_longer_than_paths():
+    changes = dict(contour_length=3, distractor_length=5, gap=np.array([1, 2]), seed=np.int64(1))
+    data = generated_pathfinder(32, **{**SMALL, **changes})
+    assert data.train[0].max(axis=(1, 2, 3)).min() == 255
 
 
 def path_masks(pictures, rules):

@@ -40,3 +40,5 @@ def test_parts(tmp_path, monkeypatch):
         assert (part[0][..., 0] == levels).mean() > 0.999
         np.testing.assert_array_equal(part[1], classes)
     assert data.name == "cifar10_gray" and len(data.labels) == 10
+    with pytest.raises(ValueError, match="`validation` must leave .* 15 images, validation=15"):
+        load_pixels(tmp_path, validation=15)

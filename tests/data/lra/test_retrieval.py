@@ -38,6 +38,7 @@ def test_pairs():
     ("content", "rule"),
     [
         (b"1.0\ta\tb\ttext\ttext\n2\ta\tb\ttext\ttext\n", "class of 0 or 1.*in .*eval.tsv, line 2"),
+        (b"", r"must have rows. Received: .*eval.tsv"),
         (b"1.0\ta\tb\ttext\n", "two ids and two texts.*line 1"),
         (b"label\tid1\tid2\ttext1\ttext2\n", "no header|class of 0 or 1"),
         (b"1.0\ta\tb\t\xff\ttext\n", "in UTF-8. Received: .*eval.tsv"),
