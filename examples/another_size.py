@@ -4,9 +4,9 @@
 
 `from_preset(name, image_size=…)` resizes the position table of `cspvit/cifar10_small` and scales
 the steps of its permutations. All other weights stay the same. The model enlarges CIFAR-10's images
-of 32 pixels to `--size`. The pretrained model and one with new weights are trained for one epoch on
-some training images. Accuracy is measured on test images before and after. `--smoke` uses a few
-generated images instead.
+of 32 pixels to `--size`. The pretrained model and one with new weights are trained for a number of
+steps. Accuracy is measured on test images before and after. `--smoke` uses a few generated images
+instead.
 """
 
 import argparse
@@ -24,13 +24,13 @@ def accuracy(model, images, labels):
     return 100 * np.mean(answers == labels)
 
 
-def fine_tune(model, images, labels, batch_size):
-    """Train for one epoch with AdamW and cosine decay to zero."""
+def fine_tune(model, images, labels, batch_size, steps):
+    """Train for a number of steps with AdamW and cosine decay to zero."""
     batches = Pipeline(
         images, np.eye(10, dtype="float32")[labels], batch_size=batch_size, shuffle=True, seed=0,
-        drop_remainder=True, augment=make_augmentation(dict(crop_padding=4, flip=True), 0, 10),
+        steps=steps, augment=make_augmentation(dict(crop_padding=4, flip=True), 0, 10),
     )  # fmt: skip
-    rate = keras.optimizers.schedules.CosineDecay(1e-3, len(batches))
+    rate = keras.optimizers.schedules.CosineDecay(1e-3, steps)
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(rate), loss)
     model.fit(batches, verbose=0)
@@ -50,7 +50,6 @@ def main():
         data, steps, batch_size = generated_images((32, 32, 3), 10, count=32), 1, 16
     else:
         data = load_images("cifar10", data_dir=arguments.data_dir)
-    train = [array[: steps * batch_size] for array in data.train]
     test = [array[: arguments.images] for array in data.test]
 
     same_size = accuracy(CSPViT.from_preset("cifar10_small"), *test)
@@ -61,7 +60,7 @@ def main():
             "cifar10_small", image_size=arguments.size, load_weights=load_weights
         )
         before = accuracy(model, *test)
-        fine_tune(model, *train, batch_size)
+        fine_tune(model, *data.train, batch_size, steps)
         print(
             f"{arguments.size} pixels, {name}: {before:.1f} % top-1, "
             f"{accuracy(model, *test):.1f} % after {steps} steps",

@@ -84,7 +84,7 @@ def main():
         teacher = keras_hub_vit(batches, arguments.teacher_epochs)
         mixer["ragged"], options["layers"] = True, "backbone"  # 64 patches and a class token
     else:
-        teacher = ViT.from_preset("cifar10_small")
+        teacher = ViT.from_preset("cifar10_small", dtype=arguments.dtype)
     print(f"attention: {accuracy(teacher, *test):.1f} % top-1", flush=True)
     student = swap_mixer(teacher, mixer)
     print(f"{arguments.mixer}, swapped: {accuracy(student, *test):.1f} % top-1", flush=True)

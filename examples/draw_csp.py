@@ -77,7 +77,7 @@ def draw():
     parts += arrow(10 + TOKENS * CELL, "shift", "channels")
     parts += arrow(10 + step + TOKENS * CELL, "sort", "pairs")
     parts += pairs(10 + 2 * step)
-    parts.append(text(10 + (3 * step - GAP) / 2, under, "CSP: no parameters, cost N"))
+    parts.append(text(10 + (3 * step - GAP) / 2, under, "permutation: no parameters, cost N"))
     left = 3 * step
     parts += grid(left, TOP, attention)
     parts.append(text(left + TOKENS * CELL / 2, TOP - 14, "attention map"))

@@ -76,7 +76,7 @@ def save_and_reload(model, images, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the results")
-    parser.add_argument("--preset", default="cifar10_small", help="CSPViT preset, name or folder")
+    parser.add_argument("--preset", default="cifar10_small", help="CSPViT for CIFAR-10")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
 

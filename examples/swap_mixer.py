@@ -36,11 +36,9 @@ def fine_tune(model, images, labels, steps, rate, batch_size, seed):
     model.compile(optimizer, loss)
     batches = Pipeline(
         images, labels, batch_size=batch_size, shuffle=True, seed=seed, drop_remainder=True,
-        augment=make_augmentation(AUGMENTATION, seed, 10),  # also makes labels soft
+        steps=steps, augment=make_augmentation(AUGMENTATION, seed, 10),  # also makes labels soft
     )  # fmt: skip
-    epochs, rest = divmod(steps, len(batches))
-    for count in [len(batches)] * epochs + [rest] * bool(rest):
-        model.fit(batches, steps_per_epoch=count, verbose=0)
+    model.fit(batches, verbose=0)
 
 
 def main():

@@ -136,9 +136,10 @@ def explorer():
     """Yield a row per trained preset, with one number in a cell: the site sorts and plots them."""
     yield ("preset", "data", "metric", "score", "parameters", *(f"step, {b}" for b in BACKENDS))
     ratios = step_ratios()
-    cases = {name: case for name, (*_, case) in PRETRAINED.items() if case}
-    found = {name: ratios[case] for name, case in cases.items()}
-    found |= {PRETRAINED[name][1]: ["1.0×"] * len(BACKENDS) for name in cases}
+    found = {}
+    for name, (_, baseline, case) in PRETRAINED.items():
+        if case and baseline:  # one baseline, or the ratios would not be comparable
+            found |= {name: ratios[case], baseline: ["1.0×"] * len(BACKENDS)}
     for name, parameters, data, measured, *_ in list(presets())[1:]:
         metric, score = measured.split(",")[0].split(" ", 1)
         times = found.get(name.strip("`"), ["–"] * len(BACKENDS))
@@ -542,6 +543,7 @@ def published_lra():
                 )
             ]
             tasks = "listops text retrieval" if paper == TRON_PAPER else "all"
+            tasks += " pathx" if scores[-1] else ""
             command = f"`permix lra {tasks} --model {model} --scale paper`" if model else "–"
             small = any(measured.get((task, model)) for task in TASKS)
             reason = "no recipe" if not model else "small scale only" if small else "not run yet"

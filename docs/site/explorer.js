@@ -43,7 +43,7 @@ function scale(values, start, end) {
 }
 
 const short = (value) =>
-  value.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 3 });
+  value.toLocaleString("en", { notation: "compact", maximumSignificantDigits: 4 });
 
 function point(row, axis, x, y) {
   const name = text(row, 0);

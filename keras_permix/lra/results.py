@@ -65,7 +65,7 @@ def result_of(run: LRARun, folder: StrPath) -> dict[str, Any]:
     return {
         **key_of(run),
         "score": next(v for k, v in metadata["scores"].items() if k.split("/")[-1] in SHARES),
-        "steps": len(rows) * run.recipe.steps_per_epoch,
+        "steps": len(rows) * (run.recipe.steps_per_epoch or 0),
         "seconds": round(sum(float(row["seconds"]) for row in rows)),
         "parameters": metadata["parameter_count"],
         "backend_version": record.get("backend_version", ""),
