@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
-from keras_permix.ops.dispatch.checks import is_empty
+from keras_permix.ops.dispatch.checks import check_mask, is_empty
 from keras_permix.utils.checks import fits
 
 
@@ -66,16 +66,17 @@ class Streaming:
             next state.
 
         Raises:
-            ValueError: for tokens of another shape, or another number of sequences than the state.
+            ValueError: for tokens or a mask of another shape, or another number of sequences than
+                the state.
         """
         tokens = ops.convert_to_tensor(tokens, self.compute_dtype)
         batch = keras.tree.flatten(state)[0].shape[0]
         if not fits(tokens.shape, (batch, None, None)):
             rule = f"`tokens` must be (batch, tokens, channels), with {batch} sequences as `state`."
             raise ValueError(f"{rule} Received: shape={tuple(tokens.shape)}")
+        mask = check_mask(mask, tokens, "tokens")
         if is_empty(tokens):
             return tokens, state
-        mask = None if mask is None else ops.convert_to_tensor(mask, "bool")
         outputs, state = self.read(tokens, state, mask)
         return outputs, keras.tree.map_structure(
             lambda x: ops.stop_gradient(x) if ops.is_tensor(x) else x, state

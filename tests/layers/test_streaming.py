@@ -137,6 +137,38 @@ def test_step_is_compiled_once(name):
     assert len(traced) == (5 if BACKEND == "torch" else 1)
 
 
+class Read(keras.layers.Layer):
+    """Read the first four tokens as one chunk."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def call(self, x):
+        mask = keras.ops.convert_to_tensor(MASK[:, :4])
+        outputs, _ = self.layer.chunk(x, self.layer.initial_state(3), mask)
+        return keras.ops.where(mask[..., None], outputs, 0.0)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_padding_of_a_chunk_does_not_reach_weights(name):
+    layer = LAYERS[name][0]()
+    layer.build(X.shape)
+    model = keras.Sequential([Read(layer)])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    x = np.where(MASK[:, :4, None], X[:, :4], np.nan)
+    model.train_on_batch(x, np.zeros_like(x))
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_wrong_mask_of_a_chunk_raises(name):
+    layer = LAYERS[name][0]()
+    layer.build(X.shape)
+    with pytest.raises(ValueError, match=r"`mask` must.*mask.shape=\(3, 1\)"):
+        layer.chunk(X[:, :4], layer.initial_state(3), MASK[:, :1])
+
+
 @pytest.mark.skipif(BACKEND == "tensorflow", reason="Keras' scan returns only states on TensorFlow")
 @pytest.mark.parametrize("name", LAYERS)
 def test_step_can_be_scanned(name):

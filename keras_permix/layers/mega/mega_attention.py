@@ -135,12 +135,15 @@ class MegaAttention(Composite):
         if self.chunk_size is None and known and position + new > size:
             rule = f"Without `chunk_size`, the stream must have at most {size} tokens."
             raise ValueError(f"{rule} Received: tokens={position + new}")
-        outputs = []
+        first, outputs = position, []
         for start in range(0, new, size):
             piece = slice(start, start + size)
             mixed, state = self._next(shared[:, piece], values[:, piece], state)
             outputs.append(mixed)
-        return ops.concatenate(outputs, axis=1), state
+        outputs = ops.concatenate(outputs, axis=1)
+        if self.chunk_size is None and not known:  # compiled steps cannot raise an error
+            outputs = ops.where(first + new <= size, outputs, np.nan)
+        return outputs, state
 
     def _next(self, shared, values, state):
         """Read at most one chunk of tokens."""

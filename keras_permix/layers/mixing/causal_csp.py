@@ -9,6 +9,7 @@ import numpy as np
 from keras_permix import ops
 from keras_permix._typing import Mask, Shape, Tensor
 from keras_permix.layers.mixing.token_mixer import TokenMixer
+from keras_permix.layers.parts.masks import clean_padding
 from keras_permix.layers.streaming import Streaming
 from keras_permix.ops.reference.packing import pack, unpack
 from keras_permix.ops.shift_steps import check_steps
@@ -110,6 +111,7 @@ class CausalCSP(Streaming, TokenMixer):
         }
 
     def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
+        tokens = clean_padding(tokens, mask)
         values = self.value_dense(tokens) if self.use_value_projection else tokens
         mixed, state = self._mix_chunk(values, state, mask)
         if not self.use_output_projection:

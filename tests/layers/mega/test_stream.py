@@ -1,6 +1,7 @@
 """Test streaming of a causal MegaBlock against the whole sequence."""
 
 import keras
+import numpy as np
 import pytest
 
 from keras_permix.layers import MegaBlock
@@ -80,6 +81,16 @@ def test_unsupported_configuration_raises(arguments, message):
         block = MegaBlock(shared_dim=4, **arguments)
         block.build(X.shape)
         block.chunk(X, block.initial_state(3))
+
+
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="its compiler takes a minute")
+def test_compiled_steps_beyond_max_length_return_nan():
+    block = MegaBlock(shared_dim=4, causal=True, attention=dict(max_sequence_length=3))
+    block.build(X.shape)
+    step, state = compiled(block.step), block.initial_state(3)
+    for position in range(5):
+        output, state = step(keras.ops.convert_to_tensor(X[:, position]), state)
+        assert np.isfinite(to_numpy(output)).all() == (position < 3)
 
 
 def test_attention_stream_requires_max_length():
