@@ -53,6 +53,8 @@ def max_exchange_reference(x, mask):
     if mask is not None:
         # Padding repeats the first real token, which wins against its copies.
         candidates = ops.where(position < packed.lengths, candidates, candidates[:, :1])
+    # Keras' `argmax` would prefer 0.0 to -0.0.
+    candidates = ops.where(candidates == 0, ops.zeros_like(candidates), candidates)
     winner = ops.expand_dims(ops.argmax(candidates, axis=1), 1)
     winner = ops.cast(winner, "int32")
     table = ops.where(position == winner, 0, ops.where(position == 0, winner, position))

@@ -65,7 +65,7 @@ class ShiftSchedule:
     def __post_init__(self) -> None:
         check_choice("schedule", self.name, SCHEDULES)
         for name in ("channels", "num_layers", "group_size"):
-            check_integer(name, getattr(self, name))
+            object.__setattr__(self, name, check_integer(name, getattr(self, name)))
         check_layer_index(self.layer_index, self.num_layers)
 
     def at(self, tokens: int) -> tuple[int, ...]:
@@ -73,11 +73,12 @@ class ShiftSchedule:
 
         The result is cached here, because PyTorch's compiler warns about `functools.cache`.
         """
-        if tokens not in self._known:
+        steps = self._known.get(tokens)
+        if steps is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[tokens] = self._make(max(tokens, 1))
-        return self._known[tokens]
+            self._known[tokens] = steps = self._make(max(tokens, 1))
+        return steps
 
     def steps_for(self, lengths: Tensor, tokens: int | None = None) -> Tensor | tuple[int, ...]:
         """Return the steps for numbers of tokens that are known only at run time.
@@ -110,11 +111,12 @@ class ShiftSchedule:
 
     def _table(self, tokens):
         """Return the steps for 0 to `tokens` tokens, `(tokens + 1, channels)`; cached."""
-        if self._tables.get(tokens) is None:
-            table = [self._make(max(length, 1)) for length in range(tokens + 1)]
+        table = self._tables.get(tokens)
+        if table is None:
+            steps = [self._make(max(length, 1)) for length in range(tokens + 1)]
             self._tables.clear()
-            self._tables[tokens] = np.array(table, "int32")
-        return self._tables[tokens]
+            self._tables[tokens] = table = np.array(steps, "int32")
+        return table
 
     def _make(self, tokens):
         rule = SCHEDULES[self.name]

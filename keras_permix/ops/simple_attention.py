@@ -1,5 +1,7 @@
 """Attend without softmax, in time linear in the tokens."""
 
+from functools import partial
+
 from keras import ops
 
 from keras_permix._typing import Mask, Tensor
@@ -46,7 +48,7 @@ def simple_attention(
         A tensor like `value`. Zero samples or tokens are allowed.
 
     Raises:
-        ValueError: for wrong shapes, integers, or an unknown `scale`.
+        ValueError: for wrong shapes, integers, different dtypes, or an unknown `scale`.
 
     Example:
 
@@ -68,8 +70,10 @@ def simple_attention(
             "`query`, `key` and `value` must have the same shape (batch, tokens, heads, channels), "
             f"except for the channels of `value`. Received: {shapes=}"
         )
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        check_floating(x, name)
+    check_floating(query, "query")
+    if not query.dtype == key.dtype == value.dtype:
+        dtypes = [str(x.dtype) for x in (query, key, value)]
+        raise ValueError(f"`query`, `key` and `value` must have the same dtype. Received: {dtypes}")
     return dispatch(
         "simple_attention",
         simple_attention_reference,
@@ -132,7 +136,9 @@ def _sum_of_earlier(states):
     """Return the sum over the earlier chunks for every chunk, computed in at least float32."""
     shifted = ops.pad(states, ((0, 0), (1, 0), (0, 0), (0, 0), (0, 0)))[:, :-1]
     shifted = ops.cast(shifted, full_precision(states.dtype))
-    return ops.cast(ops.cumsum(shifted, axis=1), states.dtype)
+    # On PyTorch, Keras' `cumsum` would compute float64 in float32.
+    add = getattr(shifted, "cumsum", partial(ops.cumsum, shifted))
+    return ops.cast(add(axis=1), states.dtype)
 
 
 def _length_to_seen(value, mask, causal):

@@ -222,6 +222,8 @@ class Task(ABC):
     ) -> dict[str, float]:
         """Score the model on a part of a data set.
 
+        Except for several labels, the model is compiled again, without its optimizer.
+
         Args:
             part: `validation` or `test` of a `Dataset`.
             batch_size: Samples per batch.

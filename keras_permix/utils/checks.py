@@ -3,6 +3,7 @@
 import difflib
 import math
 import numbers
+from collections import Counter
 from collections.abc import Iterable
 from importlib import import_module
 from operator import index
@@ -153,6 +154,6 @@ def check_labels(labels: Any, outputs: int) -> tuple[str, ...] | None:
         rule = "`labels` must contain one name per class or output, as str"
         given = f"labels={str(labels)[:100]}, {count} labels for {outputs} outputs"
         raise ValueError(f"{rule}. Received: {given}")
-    if twice := sorted({name for name in labels if labels.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(labels).items() if count > 1):
         raise ValueError(f"`labels` must be unique. Received: {twice} more than once")
     return tuple(labels)

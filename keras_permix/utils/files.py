@@ -126,7 +126,7 @@ def hold_folder(folder: StrPath) -> bool:
     held = _locks.get(path)
     if held is not None and held.is_locked and path.exists():
         return True
-    lock = FileLock(path)
+    lock = FileLock(path, thread_local=False)
     try:
         lock.acquire(blocking=False)
     except Timeout:

@@ -191,6 +191,21 @@ def test_zeros_keep_their_signs():
         np.testing.assert_array_equal(signs.sum(axis=1), np.signbit(zeros).sum(axis=1))
 
 
+@pytest.mark.parametrize("implementation", [None, "reference"])
+def test_exchange_prefers_the_first_zero_of_any_sign(implementation):
+    x = np.array([-0.0, 0.0, -1.0], "float32").reshape(1, 3, 1)
+    result = to_numpy(ops.max_exchange(x, implementation=implementation))
+    np.testing.assert_array_equal(np.signbit(result), np.signbit(x))
+
+
+def test_group_larger_than_memory_is_one_group():
+    x, mask = np.arange(8, 0, -1).astype("float32").reshape(1, 8, 1), np.arange(8)[None] < 6
+    for implementation in (None, "reference"):
+        given = dict(mask=mask, implementation=implementation)
+        result = to_numpy(ops.group_sort(x, 1 << 33, ragged=True, **given))
+        assert result.ravel().tolist() == [3, 4, 5, 6, 7, 8, 0, 0]
+
+
 def test_nan_count_is_preserved():
     x = np.random.default_rng(0).normal(size=(1, 16, 4)).astype("float32")
     x[0, [3, 7], :] = np.nan

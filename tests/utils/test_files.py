@@ -182,6 +182,9 @@ def test_concurrent_writers_leave_one_complete_folder(tmp_path):
 
 
 def test_reading_lock_file_keeps_lock(folder):
+    thread = threading.Thread(target=hold_folder, args=(folder,))
+    thread.start()
+    thread.join()
     assert hold_folder(folder) and hold_folder(folder)
     (folder / ".lock").read_bytes()  # would release a POSIX record lock
     assert run(HOLD, folder).stdout == "False\n"

@@ -63,6 +63,8 @@ def check_groups(x, group_size, ragged):
     if group_size is None:
         return x, x.shape[1]
     group_size = check_integer("group_size", group_size)
+    if ragged and isinstance(x.shape[1], int):  # A larger group would be padded.
+        return x, min(group_size, max(x.shape[1], 1))
     if ragged or isinstance(x, KerasTensor) and x.shape[1] is None:
         return x, group_size
     tokens = ops.shape(x)[1]

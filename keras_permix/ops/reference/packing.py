@@ -89,9 +89,10 @@ def sorting_order(runs, padding=None):
 def cut(x, size, axis=1):
     """Cut an axis into pieces, the last padded with zeros: (…, pieces, size, …)."""
     shape = ops.shape(x)
-    length, missing = shape[axis], -shape[axis] % size
+    pieces = -(-shape[axis] // size)
+    missing = pieces * size - shape[axis]
     x = ops.pad(x, [(0, missing if i == axis else 0) for i in range(len(shape))])
-    return ops.reshape(x, (*shape[:axis], (length + missing) // size, size, *shape[axis + 1 :]))
+    return ops.reshape(x, (*shape[:axis], pieces, size, *shape[axis + 1 :]))
 
 
 def join(pieces, axis=1):

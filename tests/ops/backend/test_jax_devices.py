@@ -19,6 +19,32 @@ from tests.oracle import permutations as oracle
 pytestmark = pytest.mark.skipif(keras.config.backend() != "jax", reason="requires JAX")
 
 
+def test_export_causal_attention_with_symbolic_length():
+    import jax
+    from jax import export
+
+    def attend(x):
+        x = x.reshape(*x.shape[:2], 1, 3)
+        return ops.simple_attention(x, x, x, causal=True)
+
+    sizes = export.symbolic_shape("batch, tokens")
+    program = export.export(jax.jit(attend))(jax.ShapeDtypeStruct((*sizes, 3), "float32"))
+    x = np.random.default_rng(0).normal(size=(2, 70, 3)).astype("float32")
+    assert_close(program.call(x), np.asarray(attend(x)))
+
+
+def test_explicit_mesh_of_one_device():
+    import jax
+
+    x = np.random.default_rng(0).normal(size=(2, 8, 3)).astype("float32")
+    axes = (jax.sharding.AxisType.Explicit,)
+    mesh = jax.make_mesh((1,), ("batch",), devices=jax.devices()[:1], axis_types=axes)
+    with jax.set_mesh(mesh):
+        divided = jax.device_put(x, jax.sharding.PartitionSpec("batch"))
+        gradient = jax.jit(jax.grad(lambda x: (ops.group_sort(x, 4) ** 2).sum()))(divided)
+    np.testing.assert_allclose(gradient, 2 * x)
+
+
 def test_sharded_batch_needs_no_collectives():
     flags = "--xla_force_host_platform_device_count=8"
     done = subprocess.run(

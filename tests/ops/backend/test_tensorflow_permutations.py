@@ -255,3 +255,14 @@ def test_group_size_must_divide_dynamic_length(name, jit):
     assert function(tf.ones((1, 4, 2))).shape == (1, 4, 2)
     with pytest.raises(tf.errors.InvalidArgumentError):
         function(tf.ones((1, 5, 2)))
+
+
+def test_a_graph_keeps_the_device_of_the_caller():
+    @tf.function
+    def sort(x):
+        with tf.device("/CPU:0"):
+            return ops.group_sort(x, 7)
+
+    graph = sort.get_concrete_function(tf.TensorSpec(SHAPE)).graph
+    calls = [operation for operation in graph.get_operations() if "Call" in operation.type]
+    assert calls and all("CPU:0" in call.device for call in calls)

@@ -132,6 +132,9 @@ def test_results_do_not_alias_inputs():
         with torch.no_grad():
             function(x).add_(1)
         np.testing.assert_array_equal(to_numpy(x), X)
+    integers = torch.tensor([[[3], [1], [2], [0]]], dtype=torch.int32)
+    assert ops.group_sort(integers, 4).flatten().tolist() == [0, 1, 2, 3]
+    assert integers.flatten().tolist() == [3, 1, 2, 0]
 
 
 def test_cache_stays_within_its_limit():

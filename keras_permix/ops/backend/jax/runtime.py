@@ -31,7 +31,7 @@ def alone_on_cpu():
 
 def each(function, *arrays):
     """Apply a function to each sample; on a single CPU in turn, so that one stays in the cache."""
-    if not alone_on_cpu():
+    if not alone_on_cpu() or any(any(_sharding(array)) for array in jax.tree.leaves(arrays)):
         return jax.vmap(function)(*arrays)
     return lax.map(lambda entries: function(*entries), arrays)
 

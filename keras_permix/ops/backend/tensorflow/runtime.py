@@ -118,4 +118,4 @@ def platform(x):
 
 def at_home(x):
     """Return a context that uses the device of `x` instead of the first accelerator."""
-    return tf.device(x.device or None)
+    return tf.device(x.device) if x.device else contextlib.nullcontext()

@@ -26,7 +26,7 @@ def sort_in_numpy(x, lengths, plan, with_residuals):
     minus_zero = packed and x.is_floating_point() and bool((key == -1).any())
     if minus_zero:
         key = key.masked_fill(key == -1, 0)
-    keys = _pack(key) if packed else key.transpose(1, 2).contiguous()
+    keys = _pack(key) if packed else _copy(key.transpose(1, 2))
     _sort_(keys, lengths, plan)
     halves = keys.view(key.dtype).unflatten(2, (-1, 2)) if packed else keys.unsqueeze(3)
     if plan.aligned:
@@ -37,6 +37,11 @@ def sort_in_numpy(x, lengths, plan, with_residuals):
     if minus_zero:
         return x.gather(1, source.long()), source
     return from_key(_tokens_first(halves[..., HIGH if packed else 0], narrow), x.dtype), source
+
+
+def _copy(key):
+    """Return a contiguous copy, since the keys of integers are the values of the caller."""
+    return key.clone(memory_format=torch.contiguous_format)
 
 
 def _pack(key):
