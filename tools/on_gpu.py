@@ -24,9 +24,8 @@ PYTEST = ("-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider")
 BENCH = ("-m", "permix", "bench")
 # Matches the line of a log that reports how a step ended.
 RESULT = re.compile(r"^.*(?:\d passed|\d failed|\d skipped|\d rows,|GB/s|Error).*$", re.MULTILINE)
-
-
-FAILED = re.compile(r"^(exit|stopped|skipped)|no result|failed|Error")
+FAILED = re.compile(r"^(exit|stopped|skipped|\d+ skipped)|no result|\d failed|Error")
+NO_GPU = "Error: no GPU is usable"
 
 
 class Step(NamedTuple):
@@ -57,7 +56,8 @@ DRY_OPS = ("ops", "--cases", "max exchange", *ONE)
 DRY_LAYERS = ("layers", "--cases", "32x256", *ONE)
 DRY_MODELS = ("models", "--cases", "molecules", *ONE)
 
-PROBE = Step("device", "torch", 40, (__file__, "--probe"), (__file__, "--probe"))
+INSTALLED = next(filter(importlib.util.find_spec, ("torch", "jax")), "torch")
+PROBE = Step("device", INSTALLED, 40, (__file__, "--probe"), (__file__, "--probe", "--dry-run"))
 CHECKS = (
     check(
         "Triton kernels", "torch", 120,
@@ -100,7 +100,7 @@ def main(arguments):
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.probe:
-        return probe()
+        return probe(options.dry_run)
     if options.out is None:
         parser.error("the folder is missing: --out FOLDER")
     options.out.mkdir(parents=True, exist_ok=True)
@@ -109,6 +109,8 @@ def main(arguments):
     for steps in ((PROBE,), CHECKS, *((step,) for step in MEASUREMENTS)):
         chosen = [step for step in steps if any(part in step.name for part in options.only)]
         results += run(chosen, options, deadline)
+        if not options.dry_run and any(NO_GPU in result for *_, result in results):
+            break
     if not results:
         parser.error(f"no step has one of these in its name: {', '.join(options.only)}")
     width = max(len(name) for name, *_ in results)
@@ -177,7 +179,7 @@ def wait(process, limit):
     return "stopped at the limit: "
 
 
-def probe():
+def probe(dry_run):
     """Print the machine, its bandwidth of copies, and its rate of bfloat16 products."""
     import keras
 
@@ -187,6 +189,9 @@ def probe():
 
     chip = running.module("runtime").chip()
     print(machine(), chip, chip and driver())
+    if not (chip or dry_run):
+        print(NO_GPU)
+        return 1
     print(f"Python {sys.version.split()[0]}, Keras {keras.__version__}, {running.version()}")
     for name in ("triton", "jax", "jaxlib", "numpy"):
         if importlib.util.find_spec(name):

@@ -59,8 +59,9 @@ def runners(
     """Make two calls to time with `seconds`, which waits until the results are ready.
 
     `function` is a function of one tensor, or a built layer. The first call computes it, and
-    returns a list of the result. The second appends the gradients of its sum for `x` and for the
-    weights of a layer. They are returned because a compiler would omit unused gradients.
+    returns a list of the result. The second appends the gradients for `x` and for the weights of a
+    layer, of half the sum of squares: permutations of equal numbers would hide errors. They are
+    returned because a compiler would omit unused gradients.
     """
     import keras
 

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-from tests.accelerators.triton_cases import CASES, check
+from tests.accelerators.triton_cases import CASES, LARGE, check
 
 pytestmark = pytest.mark.skipif(
     keras.config.backend() != "jax", reason="JAX calls Triton's kernels"
@@ -124,6 +124,14 @@ def test_kernels_match_oracle(case, dtype, interpreted, request):
     launches = request.getfixturevalue("triton_launches") if interpreted else None
     check(op, shape, arguments, dtype)
     assert launches is None or launches[: len(kernels)] == list(kernels)
+
+
+@pytest.mark.on_gpu
+@pytest.mark.skipif(not _has_gpu(), reason="requires a GPU")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", LARGE)
+def test_large(case, dtype):
+    check(*LARGE[case], dtype)
 
 
 @pytest.mark.parametrize("case", ["pairs, masked", "groups of 3, masked", "shift"])

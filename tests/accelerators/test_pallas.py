@@ -184,6 +184,15 @@ def test_masked_kernels_match_oracle(case, gaps, dtype, way, monkeypatch):
     assert kernels_of(traced, x) == MASKED[case] | {"pack", "unpack"}
 
 
+@pytest.mark.on_tpu
+@ABSENT
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tokens", [512, 1024, 4096])
+def test_several_tiles(tokens, dtype):
+    arguments = dict(steps=tuple(range(200)), group_size=tokens)
+    triton_cases.check("csp", (2, tokens, 200), arguments, dtype, "tpu_pallas")
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint16"])
 def test_integers_are_sorted(dtype, way):
     x = np.random.default_rng(0).integers(0, 120, (2, 32, 3)).astype(dtype)

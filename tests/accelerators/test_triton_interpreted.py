@@ -203,9 +203,21 @@ def test_tables_of_cuda_graphs_stay_in_memory(monkeypatch):
     monkeypatch.setattr(tables, "RECORDED", {})
     kept = ref(tables.tables_for(x, plan).moves)
     lost = ref(tables.tables_for(torch.zeros(1, 9, 2), plan).moves)
-    for tokens in range(10, 280):
-        tables.tables_for(torch.zeros(1, tokens, 2), plan)
+    tables._tables.cache_clear()
     assert kept() is not None and lost() is None
+    assert tables.tables_for(x, plan).moves is kept()  # recorded again
+
+
+def test_results_can_be_changed_in_place(triton_launches):
+    import torch
+
+    x = torch.arange(8.0).reshape(1, 4, 2).requires_grad_()
+    result = ops.csp(x, (0, 1), 2)
+    result += 1
+    (result**2).sum().backward()
+    expected = ops.csp(x.detach(), (0, 1), 2) + 1
+    assert torch.equal(result, expected) and torch.equal(x.grad, 2 * (x + 1))
+    assert triton_launches
 
 
 def test_pairs_without_gradient_save_no_residuals(triton_launches):

@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from keras_permix import ops
-from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, check, check_second
+from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, LARGE, check, check_second
 
 
 def _skip_reason():
@@ -33,22 +33,6 @@ pytestmark = [
     # Triton 3.9 warns at every compilation. These kernels do not multiply or add floats.
     pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
 ]
-
-LARGE = {
-    "pairs": ("csp", (4, 1024, 200), dict(steps=tuple(range(200)), group_size=2)),
-    "groups of 4": ("group_sort", (4, 256, 96), dict(group_size=4)),
-    "one group of 196": ("slice_sort", (4, 196, 96), dict(descending=False)),
-    "groups of 1000": ("csp", (2, 2000, 24), dict(steps=tuple(range(24)), group_size=1000)),
-    "groups of 1024": ("group_sort", (2, 2048, 24), dict(group_size=1024, align="reference")),
-    "one group of 4096": ("csp", (1, 4096, 12), dict(steps=tuple(range(12)), group_size=4096)),
-    "one group of 16384": ("group_sort", (1, 16384, 12), {}),
-    "circle of 4096": (
-        "csp",
-        (1, 4096, 12),
-        dict(steps=tuple(range(0, 4096, 342)), group_size=2),
-    ),
-    "fetched": ("csp", (1, 9000, 40), dict(steps=tuple(range(0, 9000, 225)), group_size=2)),
-}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

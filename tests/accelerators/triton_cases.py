@@ -95,6 +95,22 @@ CASES = {
         "slice_sort", (4, 20, 5), dict(descending=FLIPS, mask=mask(20)), SORT
     ),
 }  # fmt: skip
+# Larger cases without kernels to expect, for a GPU.
+LARGE = {
+    "pairs": ("csp", (4, 1024, 200), dict(steps=tuple(range(200)), group_size=2)),
+    "groups of 4": ("group_sort", (4, 256, 96), dict(group_size=4)),
+    "one group of 196": ("slice_sort", (4, 196, 96), dict(descending=False)),
+    "groups of 1000": ("csp", (2, 2000, 24), dict(steps=tuple(range(24)), group_size=1000)),
+    "groups of 1024": ("group_sort", (2, 2048, 24), dict(group_size=1024, align="reference")),
+    "one group of 4096": ("csp", (1, 4096, 12), dict(steps=tuple(range(12)), group_size=4096)),
+    "one group of 16384": ("group_sort", (1, 16384, 12), {}),
+    "circle of 4096": (
+        "csp",
+        (1, 4096, 12),
+        dict(steps=tuple(range(0, 4096, 342)), group_size=2),
+    ),
+    "fetched": ("csp", (1, 9000, 40), dict(steps=tuple(range(0, 9000, 225)), group_size=2)),
+}
 
 
 def ties_and_infinities(shape):

@@ -60,3 +60,14 @@ def test_failed_steps_are_reported(tmp_path, monkeypatch, capsys):
     assert "exit 3: 1 failed" in table[0]
     assert "stopped at the limit" in table[1]
     assert "not installed" in table[2]
+    assert tool.FAILED.search("160 skipped in 3 s")
+    assert not tool.FAILED.search("101 passed, 9 skipped, 1 xfailed in 60 s")
+
+
+def test_no_step_runs_without_a_gpu(tmp_path, monkeypatch, capsys):
+    without = tool.Step("device", "keras", 30, ("-c", f"print({tool.NO_GPU!r}); exit(1)"), ())
+    next_step = tool.Step("next", "keras", 30, ("-c", "print('1 passed')"), ())
+    monkeypatch.setattr(tool, "PROBE", without)
+    monkeypatch.setattr(tool, "CHECKS", (next_step,))
+    assert tool.main(["--out", str(tmp_path)]) == 1
+    assert "1 passed" not in capsys.readouterr().out

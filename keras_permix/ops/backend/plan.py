@@ -58,9 +58,9 @@ def remainders(numbers, divisor, to_tensor, bits, digit):
     """
     longest = max(number.bit_length() for number in numbers)
     digits = -(-max(longest - bits, 0) // digit)
-    rest = to_tensor([number >> digit * digits for number in numbers]) % divisor
+    rest = to_tensor(tuple(number >> digit * digits for number in numbers)) % divisor
     for low in reversed(range(digits)):
-        part = [(number >> digit * low) % (1 << digit) for number in numbers]
+        part = tuple((number >> digit * low) % (1 << digit) for number in numbers)
         rest = (rest * (1 << digit) + to_tensor(part)) % divisor
     return rest
 

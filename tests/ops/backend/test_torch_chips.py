@@ -1,6 +1,7 @@
 """Test which GPUs the Triton kernels support, with mocked GPUs."""
 
 import keras
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.skipif(keras.config.backend() != "torch", reason="requires PyTorch")
@@ -79,6 +80,26 @@ def test_cache_keeps_tables_of_cuda_graphs(monkeypatch):
     for n in range(3, 9):
         tables.get(torch.zeros, n)
     assert kept() is not None and lost() is None
+    assert tables.get(torch.zeros, 1) is kept()  # recorded again
+
+
+def test_steps_are_copied_to_a_device_once(monkeypatch):
+    import torch
+
+    from keras_permix import ops
+    from keras_permix.ops.backend.torch import shift
+
+    made = []
+
+    def count(device, numbers):
+        made.append(numbers)
+        return torch.tensor(numbers, device=device)
+
+    monkeypatch.setattr(shift, "_to_device", count)
+    mask = np.arange(5) < np.array([[5], [3]])
+    for _ in range(2):
+        ops.channel_shift(torch.zeros(2, 5, 3), (1, 2, 3), mask=mask)
+    assert made == [(1, 2, 3)]
 
 
 def test_objection_is_constant_in_compiled_function(gpu):

@@ -38,16 +38,14 @@ def make_runners(function, x, weights):
     """Return a forward call, and a call with gradients for `x` and the weights."""
 
     @tf.function(jit_compile=True)
-    def both(x, cotangent):
+    def both(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
             result = function(x)
-        return [result, *tape.gradient(result, [x, *weights], output_gradients=cotangent)]
+        return [result, *tape.gradient(result, [x, *weights], output_gradients=result)]
 
     forward = tf.function(lambda x: [function(x)], jit_compile=True)
-    # Passed as an argument: XLA would compute the gradient of a constant while compiling.
-    cotangent = tf.ones_like(function(x))
-    return lambda: forward(x), lambda: both(x, cotangent)
+    return lambda: forward(x), lambda: both(x)
 
 
 def chip(number=0):

@@ -131,11 +131,9 @@ def make_runners(function, x, weights):
         with torch.no_grad():
             return [function(x)]
 
-    cotangent = torch.ones_like(*forward())
-
     def both():
         result = function(leaf)
-        gradients = torch.autograd.grad(result, [leaf, *weights], cotangent)
+        gradients = torch.autograd.grad(result, [leaf, *weights], result.detach())
         return [result.detach(), *gradients]
 
     return forward, both

@@ -55,12 +55,18 @@ def remainders_of(plan, lengths, most, back, device):
             lengths = torch.full((1,), lengths, device=device)
         steps = steps.steps_for(lengths.int(), most)
     if isinstance(steps, tuple):
-        to_tensor = partial(torch.tensor, device=device)
+        cached = isinstance(lengths, torch.Tensor) and has_data(lengths)
+        make = partial(TABLES.get, _to_device) if cached else _to_device  # copies wait for a GPU
         steps = (0, *steps[1:]) if plan.aligned else steps  # channel 0 is not shifted
         steps = tuple(-step for step in steps) if back else steps
+        to_tensor = partial(make, device)
         return remainders(steps, lengths, to_tensor, bits=63, digit=31)  # up to 2**32 tokens
     rest = -steps.to(device) % lengths if back else steps.to(device) % lengths
     return rest * (torch.arange(rest.shape[-1], device=device) >= int(plan.aligned))
+
+
+def _to_device(device, numbers):
+    return torch.tensor(numbers, device=device)
 
 
 class Cache:
@@ -76,9 +82,10 @@ class Cache:
     def get(self, make, *arguments):
         key = (make, *arguments)
         with self.lock:
-            if key in self.entries:
-                self.entries.move_to_end(key)
-                found = self.entries[key]
+            found = self.entries.get(key, self.recorded.get(key))
+            if found is not None:
+                if key in self.entries:
+                    self.entries.move_to_end(key)
                 if recorded(found):
                     self.recorded[key] = found
                 return found

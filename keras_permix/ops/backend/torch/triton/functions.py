@@ -73,7 +73,10 @@ class _WithInverse(torch.autograd.Function):
     def forward(ctx, x, out, residuals, mask, moves, beside, order, lengths, plan):
         ctx.save_for_backward(residuals, mask, moves, beside, order, lengths)
         ctx.plan = plan
-        return out.view_as(out)
+        if torch.compiler.is_compiling():
+            return out.view_as(out)
+        ctx.mark_dirty(out)  # A view could not be changed in place.
+        return out
 
     @staticmethod
     def backward(ctx, grad):

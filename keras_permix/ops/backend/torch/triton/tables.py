@@ -57,7 +57,7 @@ def of_one_size(x):
 def tables_for(x, plan, back=False):
     """Return the tables for `x` of a plan from `Plan.at`, or those of its inverse."""
     call = _call(x, plan, back)
-    tables = _tables(*call)
+    tables = RECORDED.get(call) or _tables(*call)
     if recorded(x):
         RECORDED[call] = tables
     return tables
@@ -115,7 +115,7 @@ def _held(*call):
     return name
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _tables(steps, flips, sorts, back, tokens, channels, itemsize, device):
     if sorts:
         return Tables(None, _table(flips, torch.int8, device))
