@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
+from keras_permix.zoo import SimpleTRON
 from tests.__main__ import fast_compilation
 from tests.harness import ROOT
 from tests.harness.processes import environment
@@ -124,6 +125,16 @@ def test_distill(arguments):
         "attention", "csp, swapped", "csp, distilled"
     ]  # fmt: skip
     assert "after 2 steps of 16 images" in printed
+
+
+def test_distill_text(tmp_path):
+    printed = run("distill_text.py", "--smoke", "--out", str(tmp_path))
+    assert re.findall(r"(.*): [\d.]+ % of 10 texts", printed) == [
+        "softmax attention", "simple attention", "distilled on phrases", "distilled on sentences"
+    ]  # fmt: skip
+    losses = [float(loss) for loss in re.findall(r"- loss: ([\d.]+)", printed)]
+    assert losses[1] < losses[0]
+    assert SimpleTRON.from_preset(tmp_path).get_config()["variant"] == "simple_l"
 
 
 def test_another_size():
