@@ -1,12 +1,15 @@
 """Convert a text model to simple attention: swap its attention, then distill the original.
 
-    python examples/distill_text.py [PRESET] [--epochs 8 3] [--out runs/simpletron/sst2_taught]
+    python tools/make_minilm.py
+    permix train simpletron/sst2_softmax
+    python examples/distill_text.py [--epochs 8 3] [--out runs/simpletron/sst2_taught]
 
-PRESET is a SimpleTRON with softmax attention that was trained on SST-2. The copy learns its hidden
-states and logits without labels: first on the training texts, which are mostly phrases of a few
-words, then also on sentences of IMDB's training reviews. Training is in bfloat16. Accuracy is
-measured on the test texts. Data is read from the folder that KERAS_PERMIX_DATA names. `--smoke`
-uses a few sentences of this text instead, and the preset `simpletron/sst2`.
+The first two commands train a SimpleTRON with the softmax attention of a BERT on SST-2. The copy
+learns the hidden states and logits of this model without labels. It starts with the training texts,
+which are mostly phrases of a few words. Sentences of IMDB's training reviews follow. Training is in
+bfloat16. Accuracy is measured on the test texts. SST-2 and IMDB are read from the folder that
+KERAS_PERMIX_DATA names. `--smoke` uses a few sentences of this text instead, and the preset
+`simpletron/sst2`.
 """
 
 import argparse
@@ -21,6 +24,7 @@ import keras
 import numpy as np
 
 QUERIES = 0.01  # The queries of a BERT are too large without a softmax.
+LENGTH = 64  # tokens of a padded text
 WORD = re.compile(r"n't|'\w+|\w+?(?=n't)|\w+(?:-\w+)*|\.\.\.|--|[^\w\s]")
 
 
@@ -46,11 +50,11 @@ def with_simple_attention(teacher):
 def train(student, teacher, texts, epochs, rate, seed):
     """Distill the teacher into the student on texts without labels."""
     unused = np.zeros(len(texts), "int32")
-    length = teacher.get_config()["max_sequence_length"]
-    source = TextSource(texts, unused, length, teacher.text_encoder(), pad_to=[16, 32])
+    source = TextSource(texts, unused, LENGTH, teacher.text_encoder(), pad_to=[16, 32])
     batches = Pipeline(source, batch_size=64, shuffle=True, seed=seed, drop_remainder=True)
+    steps = epochs * len(batches)
     schedule = keras.optimizers.schedules.CosineDecay(
-        0.0, epochs * len(batches), alpha=0.01, warmup_target=rate, warmup_steps=50
+        0.0, steps, alpha=0.01, warmup_target=rate, warmup_steps=min(50, steps // 10)
     )
     adamw = keras.optimizers.AdamW(schedule, weight_decay=0.01, global_clipnorm=1.0)
     distill(student, teacher, batches, optimizer=adamw, epochs=epochs, verbose=2)
@@ -58,14 +62,15 @@ def train(student, teacher, texts, epochs, rate, seed):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("preset", nargs="?", default="runs/simpletron/sst2_softmax/preset")
+    parser.add_argument("--preset", default="runs/simpletron/sst2_softmax/preset")
     parser.add_argument("--epochs", type=int, nargs=2, default=(8, 3), help="of both parts")
     parser.add_argument("--sentences", type=int, default=40_000, help="of reviews")
-    parser.add_argument("--out", default="runs/simpletron/sst2_taught", help="folder of the copy")
+    parser.add_argument("--out", help="folder of the copy (default: runs/simpletron/sst2_taught)")
     parser.add_argument("--smoke", action="store_true", help="sentences of this text, four steps")
     arguments = parser.parse_args()
     if arguments.smoke:
         arguments.preset, arguments.epochs = "simpletron/sst2", (1, 1)
+    out = arguments.out or "runs/simpletron/sst2_taught" + "_smoke" * arguments.smoke
 
     keras.utils.set_random_seed(0)
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -73,11 +78,11 @@ def main():
     if arguments.smoke:
         teacher = teacher.with_variant("softmax")
         phrases = sentences = list(sentences_of([__doc__])) * 20
-        test = TextSource(phrases[:10], np.zeros(10, "int32"), 64, teacher.text_encoder())
+        test = TextSource(phrases[:10], np.zeros(10, "int32"), LENGTH, teacher.text_encoder())
     else:
-        data = load_texts("sst2", 64, encode=teacher.text_encoder())
+        data = load_texts("sst2", LENGTH, encode=teacher.text_encoder())
         phrases, test = data.train[0].texts, data.test[0]
-        sentences = list(sentences_of(load_texts("imdb", 64).train[0].texts))
+        sentences = list(sentences_of(load_texts("imdb", LENGTH).train[0].texts))
         count = arguments.sentences
         sentences = [sentences[i * len(sentences) // count] for i in range(count)]
 
@@ -92,7 +97,7 @@ def main():
     report("distilled on phrases", student)
     train(student, teacher, [*phrases, *sentences], arguments.epochs[1], 2e-4, seed=1)
     report("distilled on sentences", student)
-    student.save_to_preset(arguments.out)
+    student.save_to_preset(out)
 
 
 if __name__ == "__main__":

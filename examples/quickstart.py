@@ -76,7 +76,9 @@ def save_and_reload(model, images, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the results")
-    parser.add_argument("--preset", default="cifar10_small", help="CSPViT for CIFAR-10")
+    parser.add_argument(
+        "--preset", default="cifar10_small", help="CSPViT for CIFAR-10: name or folder"
+    )
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
 

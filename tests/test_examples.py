@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 
 from keras_permix.zoo import SimpleTRON
 from tests.__main__ import fast_compilation
-from tests.harness import ROOT
+from tests.harness import ROOT, to_numpy
 from tests.harness.processes import environment
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -132,9 +132,10 @@ def test_distill_text(tmp_path):
     assert re.findall(r"(.*): [\d.]+ % of 10 texts", printed) == [
         "softmax attention", "simple attention", "distilled on phrases", "distilled on sentences"
     ]  # fmt: skip
-    losses = [float(loss) for loss in re.findall(r"- loss: ([\d.]+)", printed)]
-    assert losses[1] < losses[0]
-    assert SimpleTRON.from_preset(tmp_path).get_config()["variant"] == "simple_l"
+    before, after = map(SimpleTRON.from_preset, ("sst2", tmp_path))
+    assert after.get_config()["variant"] == "simple_l"
+    kernels = [to_numpy(model.get_layer("block_0").weights[-2]) for model in (before, after)]
+    assert np.abs(kernels[0] - kernels[1]).max() > 3e-4  # of an MLP, changed by four steps
 
 
 def test_another_size():

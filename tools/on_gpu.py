@@ -105,12 +105,12 @@ def main(arguments):
         parser.error("the folder is missing: --out FOLDER")
     options.out.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + 60 * options.minutes
-    results = []
+    results, without = [], None
     for steps in ((PROBE,), CHECKS, *((step,) for step in MEASUREMENTS)):
         chosen = [step for step in steps if any(part in step.name for part in options.only)]
-        results += run(chosen, options, deadline)
-        if not options.dry_run and any(NO_GPU in result for *_, result in results):
-            break
+        results += run([step for step in chosen if step.backend != without], options, deadline)
+        if any(NO_GPU in result for *_, result in results):
+            without = PROBE.backend
     if not results:
         parser.error(f"no step has one of these in its name: {', '.join(options.only)}")
     width = max(len(name) for name, *_ in results)

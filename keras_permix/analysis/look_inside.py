@@ -61,7 +61,8 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     Raises:
         ImportError: for a `picture` if Matplotlib is not installed.
         TypeError: for a model outside the zoo; use `mixing_maps`.
-        ValueError: for a sample that is all padding.
+        ValueError: for a sample that is all padding, or if a map of a 16-bit model is measured; see
+            `mixing_maps`.
 
     Example:
 

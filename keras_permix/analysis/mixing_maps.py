@@ -285,7 +285,8 @@ def _call(layer, tokens):
     outputs = layer(tokens)
     dtype = keras.backend.standardize_dtype(outputs.dtype)
     if dtype in ("float16", "bfloat16"):
-        raise ValueError(f"`layer` must compute in float32 to be measured. Received: {dtype=}")
+        rule = "`layer` must compute in float32 to be measured. Load models with dtype='float32'."
+        raise ValueError(f"{rule} Received: {dtype=}")
     return ops.convert_to_numpy(outputs).astype("float64")
 
 

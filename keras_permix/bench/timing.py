@@ -60,8 +60,8 @@ def runners(
 
     `function` is a function of one tensor, or a built layer. The first call computes it, and
     returns a list of the result. The second appends the gradients for `x` and for the weights of a
-    layer, of half the sum of squares: permutations of equal numbers would hide errors. They are
-    returned because a compiler would omit unused gradients.
+    layer. The loss is half the sum of squares, because equal gradients would hide a wrong
+    permutation. Gradients are returned because a compiler would omit unused ones.
     """
     import keras
 

@@ -66,7 +66,8 @@ class ShiftSchedule:
         check_choice("schedule", self.name, SCHEDULES)
         for name in ("channels", "num_layers", "group_size"):
             object.__setattr__(self, name, check_integer(name, getattr(self, name)))
-        check_layer_index(self.layer_index, self.num_layers)
+        layer_index = check_layer_index(self.layer_index, self.num_layers)
+        object.__setattr__(self, "layer_index", layer_index)
 
     def at(self, tokens: int) -> tuple[int, ...]:
         """Return the steps for `tokens` tokens: a tuple of integers from 0 to `tokens` - 1.

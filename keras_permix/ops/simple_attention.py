@@ -3,6 +3,7 @@
 from functools import partial
 
 from keras import ops
+from keras.backend import standardize_dtype
 
 from keras_permix._typing import Mask, Tensor
 from keras_permix.ops.dispatch.checks import as_tensor, check_floating, check_mask
@@ -36,7 +37,7 @@ def simple_attention(
     Args:
         query: Tensor of shape (batch, tokens, heads, head_dim), floating.
         key: Tensor like `query`.
-        value: Tensor of shape (batch, tokens, heads, value_dim).
+        value: Tensor of shape (batch, tokens, heads, value_dim) and the dtype of `query`.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Keys and values of
             padding count as zeros; its queries attend like any other.
         scale: `"length"` divides by the square root of the number of tokens, including padding.
@@ -71,8 +72,8 @@ def simple_attention(
             f"except for the channels of `value`. Received: {shapes=}"
         )
     check_floating(query, "query")
-    if not query.dtype == key.dtype == value.dtype:
-        dtypes = [str(x.dtype) for x in (query, key, value)]
+    dtypes = [standardize_dtype(x.dtype) for x in (query, key, value)]
+    if len(set(dtypes)) > 1:
         raise ValueError(f"`query`, `key` and `value` must have the same dtype. Received: {dtypes}")
     return dispatch(
         "simple_attention",

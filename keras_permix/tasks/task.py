@@ -222,7 +222,7 @@ class Task(ABC):
     ) -> dict[str, float]:
         """Score the model on a part of a data set.
 
-        Except for several labels, the model is compiled again, without its optimizer.
+        The model is compiled without its optimizer, except for tasks with several labels.
 
         Args:
             part: `validation` or `test` of a `Dataset`.

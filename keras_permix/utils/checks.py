@@ -94,10 +94,12 @@ def check_positive_or_none(argument, value):
 
 
 def check_layer_index(layer_index, num_layers):
-    """Check a layer index, counted from 0, against the number of layers."""
-    if check_integer("layer_index", layer_index, 0) >= check_integer("num_layers", num_layers):
+    """Return a layer index, counted from 0, as a Python integer below the number of layers."""
+    number = check_integer("layer_index", layer_index, 0)
+    if number >= check_integer("num_layers", num_layers):
         last = num_layers - 1
         raise ValueError(f"`layer_index` must count from 0 to {last}. Received: {layer_index=}")
+    return number
 
 
 def check_floats(argument, values, count, each):

@@ -1,5 +1,7 @@
 """Test dispatch: selection, forced implementations, `explain`, exports and empty tensors."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -266,6 +268,17 @@ def test_plan_of_schedule_equals_plan_of_steps():
     assert schedule.at(8) is schedule.at(8)
     steps = (9, -1, 10**12, 0)
     assert Plan(steps, 2).at(8).steps is Plan(steps, 2).at(8).steps, "reduced once"
+
+
+@pytest.mark.parametrize("name", ["linear", "random"])
+def test_schedule_converts_numpy_integers(name):
+    given = dict(channels=np.int8(100), layer_index=np.int64(1), num_layers=np.int16(2))
+    schedule, plain = (
+        ops.ShiftSchedule(name, **numbers)
+        for numbers in (given, dict(channels=100, layer_index=1, num_layers=2))
+    )
+    assert schedule.at(1000) == plain.at(1000)
+    assert json.dumps(schedule.get_config()) == json.dumps(plain.get_config())
 
 
 def test_nonzero_mask_values_are_true():

@@ -173,6 +173,12 @@ WRONG = {
 }
 
 
+def test_symbolic_and_known_tensors_are_combined():
+    known = keras.ops.ones((1, 4, 2, 3))
+    result = ops.simple_attention(keras.Input((4, 2, 3), batch_size=1), known, known)
+    assert result.shape == (1, 4, 2, 3)
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_argument_raises(name):
     arguments, message = WRONG[name]

@@ -20,7 +20,7 @@ class PositionEmbedding(Composite):
     """Add a learned position to every token, and optionally prepend a class token.
 
     Input: `(batch, tokens, channels)`. The number of tokens must be known unless `max_tokens` is
-    given. Output: the same shape, or one token more. The mask is kept, and includes a class token.
+    given. Output: the same shape, or one token more. The mask is passed on, True for a class token.
 
     Args:
         use_class_token: Whether to prepend a learned class token.

@@ -142,7 +142,8 @@ class MegaAttention(Composite):
             outputs.append(mixed)
         outputs = ops.concatenate(outputs, axis=1)
         if self.chunk_size is None and not known:  # compiled steps cannot raise an error
-            outputs = ops.where(first + new <= size, outputs, np.nan)
+            fits = first + ops.arange(1, new + 1) <= size
+            outputs = ops.where(fits[:, None], outputs, np.nan)
         return outputs, state
 
     def _next(self, shared, values, state):

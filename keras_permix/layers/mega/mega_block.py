@@ -42,8 +42,8 @@ class MegaBlock(Streaming, Composite):
     Input and output: `(batch, tokens, channels)`. A mask `(batch, tokens)` is True at real tokens.
     Padding is neither averaged nor attended to nor permuted. A causal block without `truncation`
     supports streaming (`initial_state`, `step`, `chunk`) without masks. Its state holds the keys
-    and values of a chunk, or of `max_sequence_length` tokens without chunks. Compiled steps return
-    NaN beyond them.
+    and values of a chunk, or of `max_sequence_length` tokens without chunks. If compiled, `step`
+    and `chunk` return NaN for later tokens.
 
     Args:
         inner_dim: Width of the values. `None`: twice the width of the input.

@@ -56,7 +56,7 @@ def remainders_of(plan, lengths, most, back, device):
         steps = steps.steps_for(lengths.int(), most)
     if isinstance(steps, tuple):
         cached = isinstance(lengths, torch.Tensor) and has_data(lengths)
-        make = partial(TABLES.get, _to_device) if cached else _to_device  # copies wait for a GPU
+        make = partial(TABLES.get, _to_device) if cached else _to_device  # a copy waits for the GPU
         steps = (0, *steps[1:]) if plan.aligned else steps  # channel 0 is not shifted
         steps = tuple(-step for step in steps) if back else steps
         to_tensor = partial(make, device)

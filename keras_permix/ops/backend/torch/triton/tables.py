@@ -115,6 +115,7 @@ def _held(*call):
     return name
 
 
+# Many, since a table must not be freed while a kernel on another stream reads it.
 @lru_cache(maxsize=4096)
 def _tables(steps, flips, sorts, back, tokens, channels, itemsize, device):
     if sorts:
