@@ -1,13 +1,9 @@
 """Measure and draw how mixers mix tokens."""
 
+from keras_permix.analysis.influence_maps import influence_map, plot_influence_map
 from keras_permix.analysis.look_inside import Inside, look_inside, plot_inside, rollout
 from keras_permix.analysis.macs import MACs, SwapReport, count_macs, swap_report
-from keras_permix.analysis.mixing_maps import (
-    MixingMap,
-    influence_map,
-    mixing_maps,
-    plot_influence_map,
-)
+from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
 from keras_permix.analysis.permutation_maps import permutation_maps, plot_permutation_maps
 from keras_permix.analysis.residuals import (
     plot_rank_residual,

@@ -6,7 +6,8 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps, plot_influence_map
+from keras_permix.analysis.influence_maps import plot_influence_map
+from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
 from keras_permix.analysis.residuals import rank_residual, singular_spectrum, token_norm
 from keras_permix.utils.checks import import_extra
 from keras_permix.zoo.mega import MEGA

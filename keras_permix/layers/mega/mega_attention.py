@@ -135,14 +135,14 @@ class MegaAttention(Composite):
         if self.chunk_size is None and known and position + new > size:
             rule = f"Without `chunk_size`, the stream must have at most {size} tokens."
             raise ValueError(f"{rule} Received: tokens={position + new}")
-        first, outputs = position, []
+        outputs = []
         for start in range(0, new, size):
             piece = slice(start, start + size)
             mixed, state = self._next(shared[:, piece], values[:, piece], state)
             outputs.append(mixed)
         outputs = ops.concatenate(outputs, axis=1)
         if self.chunk_size is None and not known:  # compiled steps cannot raise an error
-            fits = first + ops.arange(1, new + 1) <= size
+            fits = position + ops.arange(1, new + 1) <= size
             outputs = ops.where(fits[:, None], outputs, np.nan)
         return outputs, state
 
