@@ -11,7 +11,7 @@ instead.
 
 import argparse
 
-from keras_permix.data import Pipeline, generated_images, load_images, make_augmentation
+from keras_permix.data import Augmentation, Pipeline, generated_images, load_images
 from keras_permix.zoo import CSPViT
 
 import keras
@@ -28,7 +28,7 @@ def fine_tune(model, images, labels, batch_size, steps):
     """Train for a number of steps with AdamW and cosine decay to zero."""
     batches = Pipeline(
         images, np.eye(10, dtype="float32")[labels], batch_size=batch_size, shuffle=True, seed=0,
-        steps=steps, augment=make_augmentation(dict(crop_padding=4, flip=True), 0, 10),
+        steps=steps, augment=Augmentation(dict(crop_padding=4, flip=True), 0, 10),
     )  # fmt: skip
     rate = keras.optimizers.schedules.CosineDecay(1e-3, steps)
     loss = keras.losses.CategoricalCrossentropy(from_logits=True)

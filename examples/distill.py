@@ -12,7 +12,7 @@ trained first. `--smoke` uses a few generated images instead.
 import argparse
 
 from keras_permix import distill, swap_mixer
-from keras_permix.data import Pipeline, generated_images, load_images, make_augmentation
+from keras_permix.data import Augmentation, Pipeline, generated_images, load_images
 from keras_permix.zoo import ViT
 
 import keras
@@ -74,7 +74,7 @@ def main():
     test = [array[: arguments.test_images] for array in data.test]
     batches = Pipeline(
         images, labels, batch_size=arguments.batch_size, shuffle=True, seed=0, drop_remainder=True,
-        augment=make_augmentation(dict(crop_padding=4, flip=True), 0, 10),
+        augment=Augmentation(dict(crop_padding=4, flip=True), 0, 10),
     )  # fmt: skip
 
     keras.utils.set_random_seed(0)

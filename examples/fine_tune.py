@@ -17,7 +17,7 @@ steps on two tasks:
 import argparse
 from importlib.resources import files
 
-from keras_permix.data import Pipeline, generated_images, load_images, make_augmentation, read_image
+from keras_permix.data import Augmentation, Pipeline, generated_images, load_images, read_image
 from keras_permix.zoo import CSPViT
 
 import keras
@@ -68,7 +68,7 @@ def train(model, images, labels, classes, batch_size, steps):
     """Train for a number of steps with AdamW and cosine decay to zero."""
     batches = Pipeline(
         images, labels, batch_size=batch_size, shuffle=True, seed=0, steps=steps,
-        augment=make_augmentation(dict(crop_padding=8, flip=True), 0, classes),
+        augment=Augmentation(dict(crop_padding=8, flip=True), 0, classes),
     )  # fmt: skip
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.AdamW(keras.optimizers.schedules.CosineDecay(1e-3, steps)), loss)

@@ -11,7 +11,7 @@ few generated images instead.
 import argparse
 
 from keras_permix import swap_mixer
-from keras_permix.data import Pipeline, generated_images, load_images, make_augmentation
+from keras_permix.data import Augmentation, Pipeline, generated_images, load_images
 from keras_permix.zoo import ViT
 
 import keras
@@ -36,7 +36,7 @@ def fine_tune(model, images, labels, steps, rate, batch_size, seed):
     model.compile(optimizer, loss)
     batches = Pipeline(
         images, labels, batch_size=batch_size, shuffle=True, seed=seed, drop_remainder=True,
-        steps=steps, augment=make_augmentation(AUGMENTATION, seed, 10),  # also makes labels soft
+        steps=steps, augment=Augmentation(AUGMENTATION, seed, 10),  # also makes labels soft
     )  # fmt: skip
     model.fit(batches, verbose=0)
 

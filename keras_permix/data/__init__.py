@@ -5,7 +5,7 @@ from keras_permix.data.graphs.pad import pad_graphs
 from keras_permix.data.graphs.preprocess import preprocess_graph
 from keras_permix.data.graphs.sets import GraphSource, load_graphs
 from keras_permix.data.graphs.smiles import from_smiles
-from keras_permix.data.images.augment import Augmentation, make_augmentation
+from keras_permix.data.images.augment import Augmentation
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.own import folder_images, listed_images
 from keras_permix.data.images.rand_augment import RandAugment
@@ -59,7 +59,6 @@ __all__ = [
     "load_review_halves",
     "load_sheet",
     "load_texts",
-    "make_augmentation",
     "pad_graphs",
     "pad_tokens",
     "preprocess_graph",

@@ -85,10 +85,11 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
     from `data_dir`, else from the folder in `KERAS_PERMIX_DATA`. Custom sets give `train`, `test`
     and `splits` of `Files`, relative to `data_dir`. The results are two lists of dicts.
     """
+    read = read_own
     if train is None and test is None and name in known:
         layouts = {(files.train, files.test): files for files in known[name]}
         folder, names = find_layout(data_dir, layouts)
-        files = layouts[names]
+        splits, read = layouts[names].splits, layouts[names].read
     elif train is None or test is None:
         raise ValueError(
             f"`name` must be one of {', '.join(known)}, or have the files `train` and `test`. "
@@ -96,8 +97,8 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
         )
     else:
         folder, names = Path(data_dir or "."), (train, test)
-        files = Files(train, test, part_names(splits))
-    return read_lists(folder, list(zip(names, files.splits, strict=True)), files.read)
+        splits = part_names(splits)
+    return read_lists(folder, list(zip(names, splits, strict=True)), read)
 
 
 def part_names(splits, validation=None):
@@ -111,6 +112,11 @@ def part_names(splits, validation=None):
 def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
     """Read the rows of a file with `parse_rows`; check the SHA-256 of known files."""
     return parse_rows(read_file(path), Path(path), columns)
+
+
+def read_own(path):
+    """Read the rows of a custom file, which may have the name of a known one."""
+    return parse_rows(path.read_bytes(), path)
 
 
 def read_lists(folder, lists, read=read_rows):

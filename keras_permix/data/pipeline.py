@@ -19,8 +19,9 @@ class Pipeline(keras.utils.PyDataset):
     """Batch, shuffle and augment samples.
 
     Order and augmentation depend only on seed, epoch and batch index. A run resumed with `epoch=k`
-    therefore sees the same batches, on every backend and with any number of `threads`. Keras
-    advances `epoch` after each epoch, and once before the first epoch of `fit`.
+    therefore sees the same batches, with any number of `threads`. So does a run on another backend,
+    unless `augment` contains Keras layers. Keras advances `epoch` after each epoch, and once before
+    the first epoch of `fit`.
 
     Pass `shuffle=False` to `fit`. Otherwise Keras shuffles batches, which a resumed run does not
     repeat. On TensorFlow, all batches of a source are padded to one shape, because Keras infers the
@@ -43,7 +44,7 @@ class Pipeline(keras.utils.PyDataset):
         shuffle: Bool, whether to shuffle the samples in each epoch. Default: `False`.
         seed: Int ≥ 0, seed of the order. Default: 0.
         augment: Function `(inputs, targets, epoch, index) -> (inputs, targets)`, such as
-            `make_augmentation` returns. Default: `None`.
+            `Augmentation`. Default: `None`.
         drop_remainder: Bool, whether to drop an incomplete last batch. Default: `False`.
         epoch: Int ≥ 0, first epoch. Default: 0.
         steps: Int, batches per epoch. Default: `None`, one pass over the samples. With `steps`,
@@ -92,6 +93,12 @@ class Pipeline(keras.utils.PyDataset):
             raise ValueError(
                 "`inputs` must fill at least one batch; training drops an incomplete batch. "
                 f"Received: {count} samples, {batch_size=}"
+            )
+        least = batch_size if drop_remainder or not rest else rest
+        if least < shard[1]:
+            raise ValueError(
+                "Every batch must have a sample per shard. "
+                f"Received: a batch of {least} samples, {shard=}"
             )
         self._steps = steps or self._batches_of_a_pass
         if not hasattr(inputs, "read"):
@@ -180,7 +187,7 @@ class Pipeline(keras.utils.PyDataset):
     def _augmented(self, chosen, epoch, index):
         if hasattr(self.inputs, "read"):
             inputs, targets = self._source.read(chosen, epoch, index)
-            if self.num_classes is not None and len(targets):
+            if self.num_classes is not None:
                 _check_classes(targets, self.num_classes)
         elif isinstance(self.inputs, dict | np.ndarray):
             inputs, targets = take(self.inputs, chosen), self.targets[chosen]

@@ -58,7 +58,11 @@ def check_unused(labels, separator):
 
 def class_of(row):
     """Return the class in the column "label", or "" without a label."""
-    return "" if row.get("label") is None else str(row["label"]).strip()
+    label = row.get("label")
+    if isinstance(label, list | dict):
+        rule = "`label` must be one class. For several labels per sample, set predicts='labels'"
+        raise ValueError(f"{rule}. Received: {shown(row)}")
+    return "" if label is None else str(label).strip()
 
 
 def number_of(row: dict[str, Any], column: str, flags: bool = False) -> float:

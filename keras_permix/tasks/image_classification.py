@@ -76,7 +76,7 @@ class ImageTask(Task):
         if self.num_classes is None and mixes:
             raise ValueError(f"`mixup` and `cutmix` require classes. Received: {augmentation=}")
         if augmentation:
-            return data.make_augmentation(augmentation, seed, self.num_classes or 0)
+            return data.Augmentation(augmentation, seed, self.num_classes or 0)
         return None
 
     def read(self, arguments: Sequence[str]) -> Any:

@@ -171,9 +171,10 @@ class Graphormer(ZooModel):
         return {name: inputs[name] for name in self.input if name in inputs}
 
     def encode(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """Convert SMILES to arrays; see `keras_permix.data.from_smiles`.
+        """Convert SMILES to one batch of arrays; see `keras_permix.data.from_smiles`.
 
-        The model warns of molecules outside its `domain`.
+        All molecules are padded to the largest, so convert many in several batches. The model warns
+        of molecules outside its `domain`.
         """
         config = self.get_config()
         smiles = check_texts(texts, paired=False, name="smiles")

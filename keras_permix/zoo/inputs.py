@@ -37,8 +37,9 @@ class CheckedInputs:
     """Convert and check inputs and targets before a Keras model takes them.
 
     Mix this into a Keras model. Lists, table columns, texts and tensors of another framework become
-    NumPy arrays, which are checked once per call. Generators and data sets are converted batch by
-    batch and not checked.
+    NumPy arrays, which are checked once per call. Batches of generators and `PyDataset`s are
+    converted but not checked. Those of a `tf.data.Dataset` are only cast to the model's dtypes, and
+    those of a PyTorch `DataLoader` must be arrays or tensors.
     """
 
     # `self: Any` is a Keras model.
@@ -109,8 +110,11 @@ class CheckedInputs:
             return self.to_arrays(self.encode(x))
         if self.preprocessor is None:
             return x
+        channels = self.input_shape[-1]
+        if isinstance(x, list) and channels == 1:  # gray images of several sizes
+            x = [image[..., None] if np.ndim(image) == 2 else image for image in x]
         if not are_single_images(x):
-            x = with_channel(x, self.input_shape[-1])
+            x = with_channel(x, channels)
             size = (self.preprocessor.image_size,) * 2
             images = listed and isinstance(x, np.ndarray) and x.ndim == 4
             if not images or x.shape[1:3] == size:

@@ -241,7 +241,7 @@ class MEGA(SequenceClassifier):
         for block, before in zip(self._blocks(), state["blocks"], strict=True):
             x, after = block.chunk(x, before)
             states.append(after)
-        normed = self.get_layer("norm")(x) if self.get_config()["norm_first"] else x
+        normed = self.get_layer("norm")(x) if self._zoo_config["norm_first"] else x
         total = state["total"] + ops.sum(ops.cast(normed, full_precision(normed.dtype)), axis=1)
         position = state["position"] + tokens.shape[1]
         logits = total / ops.cast(position, total.dtype)
@@ -251,7 +251,7 @@ class MEGA(SequenceClassifier):
         return {"features": x, "logits": logits}, state
 
     def _blocks(self):
-        return [self.get_layer(f"block_{i}") for i in range(self.get_config()["num_layers"])]
+        return [self.get_layer(f"block_{i}") for i in range(self._zoo_config["num_layers"])]
 
 
 @zoo_model

@@ -189,14 +189,22 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         return self._feature_models[layers]
 
     def get_config(self) -> dict[str, Any]:
-        config = {"name": self.name, "trainable": self.trainable, **self._zoo_config}
+        config = {"name": self.name, "trainable": self.trainable, **plain(self._zoo_config)}
         if self.labels is not None:
             config["labels"] = list(self.labels)
+        layers = self._flatten_layers(include_self=False)
+        if frozen := [layer.path for layer in layers if not layer.trainable]:
+            config["frozen"] = frozen
         return {**config, "dtype": keras.dtype_policies.serialize(policy_of(self))}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        return cls(**config)
+        frozen = set(config.get("frozen", ()))
+        model = cls(**{name: value for name, value in config.items() if name != "frozen"})
+        for layer in model._flatten_layers(include_self=False):
+            if layer.path in frozen:
+                layer.trainable = False
+        return model
 
     @classmethod
     def from_preset(

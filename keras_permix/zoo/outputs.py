@@ -9,7 +9,7 @@ import numpy as np
 from keras_permix._typing import Labels, Tensor
 from keras_permix.utils.checks import check_floats, check_integer
 from keras_permix.zoo.presets.load import is_quantized
-from keras_permix.zoo.presets.transfer import transfer_trainable, transfer_weights
+from keras_permix.zoo.presets.transfer import transfer_weights
 
 UNSCALED = {"target_mean": 0.0, "target_std": 1.0}
 
@@ -115,7 +115,7 @@ class NamedOutputs:
             )
         model = type(source).from_config(config)
         transfer_weights(source, model, {"num_classes": num_classes}, new_head=True)
-        transfer_trainable(source, model)
+        model.get_layer("head").trainable = True
         return model
 
 

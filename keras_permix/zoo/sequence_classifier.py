@@ -58,6 +58,11 @@ class SequenceClassifier(Classifier):
             if config["pairs"]:
                 raise ValueError(f"`pairs` must be False for images. Received: image_size={size}")
             config["max_sequence_length"] = size**2
+        elif config.get("steps_image_size"):
+            raise ValueError(
+                "`steps_image_size` requires `image_size`. "
+                f"Received: steps_image_size={config['steps_image_size']}"
+            )
         if "mean" in config:
             return config | check_images({**config, "channels": 1})
         if size and config["vocabulary_size"] < PIXEL_VALUES:

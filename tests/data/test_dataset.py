@@ -95,3 +95,14 @@ def test_parts_of_tensors_are_tensors():
     for pixels, numbers in parts:
         assert keras.ops.is_tensor(pixels)
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(pixels), PIXELS[numbers])
+
+
+@pytest.mark.parametrize("make", [
+    lambda: TextSource(["a", "b", "c"], [0, 1], 4),
+    lambda: TextSource(["a"], [0, 1], 4),
+    lambda: GraphSource([(np.ones((1, 1), int), np.ones((0, 3), int))], [[0.5], [1.0]]),
+    lambda: TokenSource([5, 6], [1, 1], [0], 4),
+])  # fmt: skip
+def test_missing_labels_raise(make):
+    with pytest.raises(ValueError, match=r"Received: \d samples, \d targets"):
+        make()

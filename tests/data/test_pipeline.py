@@ -6,14 +6,14 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.data import GraphSource, Pipeline, TextSource, make_augmentation
+from keras_permix.data import Augmentation, GraphSource, Pipeline, TextSource
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), dtype="uint8")
 LABELS = np.arange(50) % 7
 
 
 def pipeline(images=IMAGES, labels=LABELS, **changes):
-    augment = make_augmentation(dict(crop_padding=2, flip=True), seed=3, num_classes=7)
+    augment = Augmentation(dict(crop_padding=2, flip=True), seed=3, num_classes=7)
     arguments = dict(batch_size=16, num_classes=7, shuffle=True, seed=3, augment=augment)
     return Pipeline(images, labels, **{**arguments, **changes})
 
@@ -105,8 +105,10 @@ def test_shards_partition_unsharded_batches(source):
 
     def sharded(shard):
         if source:
-            return pipeline(Source(), None, augment=None, shard=shard)
-        return pipeline(shard=shard)  # crops and flips must match those of the whole batch
+            return pipeline(Source(), None, batch_size=15, augment=None, shard=shard)
+        return pipeline(
+            batch_size=15, shard=shard
+        )  # crops and flips match those of the whole batch
 
     parts = [sharded((part, 3)) for part in range(3)]
     for index, (x, y) in enumerate(sharded((0, 1))):
@@ -137,7 +139,7 @@ def test_resumed_fit_matches_uninterrupted_fit(threads):
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         batches = Recorder(
             IMAGES, LABELS, batch_size=16, num_classes=7, shuffle=True, seed=3, epoch=epoch,
-            augment=make_augmentation(dict(crop_padding=2), 3, 7), threads=threads,
+            augment=Augmentation(dict(crop_padding=2), 3, 7), threads=threads,
         )  # fmt: skip
         model.fit(batches, initial_epoch=epoch, epochs=epochs, verbose=0, shuffle=False)
         return batches, model.get_weights()
@@ -184,6 +186,7 @@ def test_list_of_images_matches_array():
             dict(labels=LABELS + 2**32, num_classes=8),
             r"targets from 4.29497e\+09 to .*num_classes=8",
         ),
+        (dict(shard=(0, 3)), r"sample per shard.*a batch of 2 samples, shard=\(0, 3\)"),
         (dict(seed=-1), "expected non-negative integer"),
         (dict(epoch=-1), "expected non-negative integer"),
     ],
@@ -204,7 +207,7 @@ def test_threads_do_not_change_batches_or_losses(threads, mixed):
         one_hot = keras.losses.CategoricalCrossentropy
         loss = one_hot if mixed else keras.losses.SparseCategoricalCrossentropy
         model.compile("sgd", loss(from_logits=True))
-        augment = make_augmentation(dict(flip=True, **mixed), seed=3, num_classes=7)
+        augment = Augmentation(dict(flip=True, **mixed), seed=3, num_classes=7)
         batches = Recorder(
             IMAGES, LABELS, batch_size=16, num_classes=7, shuffle=True, seed=3, augment=augment,
             threads=threads,

@@ -184,7 +184,7 @@ def test_models_accept_layers_and_functions(mixer, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(to_numpy(loaded(images)), expected)
-    with pytest.raises(ValueError, match="may name only objects.*Received: .*'Doubling'"):
+    with pytest.raises(ValueError, match="may name no objects.*Received: .*'Doubling'"):
         model.save_to_preset(tmp_path / "preset")
     assert not (tmp_path / "preset").exists()
 

@@ -1,12 +1,14 @@
 """Test that models made from another model share no weights with it."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
 
 from keras_permix import swap_mixer
 from keras_permix.layers import CSP, SoftmaxAttention
-from tests.harness import to_numpy
+from tests.harness import assert_close, to_numpy
 from tests.zoo.models import tiny
 
 TOKENS = np.random.default_rng(0).normal(size=(2, 8, 6)).astype("float32")
@@ -33,13 +35,40 @@ MADE = {
 }  # fmt: skip
 
 
+def test_editing_a_config_keeps_the_model():
+    model = tiny("CSPViT")
+    expected = copy.deepcopy(model.get_config())
+    model.get_config()["mixer"]["group_size"] = 4
+    assert model.get_config() == expected
+
+
+@pytest.mark.parametrize("frozen", ["backbone", "block_0"])
+def test_saved_model_keeps_frozen_layers_and_optimizer(frozen, tmp_path):
+    model = tiny("CSPViT")
+    part = model.backbone if frozen == "backbone" else model.get_layer(frozen)
+    part.trainable = False
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    inputs, labels = model.make_inputs(0, 4), np.arange(4) % 3
+    model.fit(inputs, labels, verbose=0)
+    model.save(tmp_path / "model.keras")
+    copies = [keras.models.load_model(tmp_path / "model.keras"), copy.deepcopy(model)]
+    trained = [weight.path for weight in model.trainable_weights]
+    assert 0 < len(trained) < len(model.weights)
+    for other in copies:
+        assert [weight.path for weight in other.trainable_weights] == trained
+    model.fit(inputs, labels, verbose=0)
+    copies[0].fit(inputs, labels, verbose=0)
+    for found, wanted in zip(copies[0].get_weights(), model.get_weights(), strict=True):
+        assert_close(found, wanted, kind="model")
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_training_a_copy_does_not_change_the_model(name):
-    make, copy = MADE[name]
+    make, copied = MADE[name]
     model = make()
     inputs = model.make_inputs(0, 2) if hasattr(model, "make_inputs") else TOKENS
     expected = to_numpy(model(inputs, training=False))
-    other = copy(model)
+    other = copied(model)
     other.predict(inputs, verbose=0)
     other.compile("sgd", "mse")
     other.fit(inputs, np.ones(other(inputs).shape, "float32"), verbose=0)

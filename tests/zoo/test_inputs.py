@@ -165,6 +165,13 @@ def test_pixel_models_classify_lists(name):
     assert_classified(model, images[:1])
 
 
+def test_gray_images_of_several_sizes():
+    model = tiny(channels=1, mean=[0.5], std=[0.5])
+    images = [IMAGES[0, ..., 0], IMAGES[1, :5, :, 0]]
+    single = np.concatenate([model.predict(image[None, ..., None], verbose=0) for image in images])
+    assert_close(model.predict(images, verbose=0), single, kind="model")
+
+
 def nested(model):
     """Build a custom model that contains another model."""
     x = keras.Input((8, 8, 3))

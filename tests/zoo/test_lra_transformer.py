@@ -241,6 +241,7 @@ def test_pixel_values_are_token_ids():
         (dict(dropout=1.0), "`dropout` must be in.*1.0"),
         (dict(image_size=4, vocabulary_size=255), "`vocabulary_size` must be at least 256.*255"),
         (dict(image_size=4, pairs=True), "`pairs` must be False.*image_size=4"),
+        (dict(steps_image_size=4), "requires `image_size`.*steps_image_size=4"),
         (dict(mixer="csp", image_size=4, vocabulary_size=256), "`group_size` must divide"),
     ],
 )

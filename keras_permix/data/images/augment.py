@@ -23,8 +23,8 @@ STREAM = 1
 ENTRIES = ("crop_padding", "flip", "randaugment", "layers", "erasing", "mixup", "cutmix")
 
 
-def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Augmentation":
-    """Make an augmentation for `Pipeline` from the entries of a recipe.
+class Augmentation:
+    """Augment the batches of a `Pipeline` by the entries of a recipe.
 
     Entries that are missing, 0, False or None are skipped. The others apply in this order:
 
@@ -38,13 +38,13 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     - `mixup`, `cutmix`: alpha of the beta distribution of the mixing weight. With both, each batch
       uses one of them, chosen at random.
 
+    The result depends only on the batch, the seed, the epoch and the batch index; with `layers` or
+    `erasing`, also on the backend.
+
     Args:
         spec: Dict of entries.
         seed: Int ≥ 0.
         num_classes: Int, number of classes, for mixed labels.
-
-    Returns:
-        An `Augmentation`.
 
     Raises:
         ValueError: If a name is unknown, or a value is out of range.
@@ -55,7 +55,7 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
 
     >>> spec = dict(crop_padding=4, flip=True, mixup=0.2)
     >>> spec["layers"] = [{"class_name": "RandomBrightness", "config": {"factor": 0.2}}]
-    >>> augment = make_augmentation(spec, seed=0, num_classes=10)
+    >>> augment = Augmentation(spec, seed=0, num_classes=10)
     >>> images, labels = augment(np.zeros((8, 32, 32, 3), "uint8"), np.arange(8), 0, 0)
     >>> labels.shape
     (8, 10)
@@ -63,29 +63,6 @@ def make_augmentation(spec: dict[str, Any], seed: int, num_classes: int) -> "Aug
     Reference: [RandAugment](https://arxiv.org/abs/1909.13719),
     [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),
     [CutMix](https://arxiv.org/abs/1905.04899).
-    """
-    return Augmentation(spec, seed, num_classes)
-
-
-class Augmentation:
-    """Augment a batch; made by `make_augmentation`.
-
-    The result depends only on the batch, the seed, the epoch and the batch index.
-
-    Args:
-        spec, seed, num_classes: As in `make_augmentation`.
-
-    Raises:
-        ValueError: If a name is unknown, or a value is out of range.
-        TypeError: If the arguments of RandAugment or a layer are invalid.
-
-    Example:
-
-    >>> augment = Augmentation({"flip": True}, seed=0, num_classes=10)
-    >>> images = np.random.default_rng(0).integers(256, size=(8, 4, 4, 3), dtype="uint8")
-    >>> once, again = (augment(images, np.arange(8), epoch=0, index=0)[0] for _ in range(2))
-    >>> bool((once == again).all()), bool((once == images).all())
-    (True, False)
     """
 
     def __init__(self, spec: dict[str, Any], seed: int, num_classes: int) -> None:

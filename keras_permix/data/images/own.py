@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset, check_classes, warn_of_missing
-from keras_permix.data.files import part_names, read_lists
+from keras_permix.data.files import part_names, read_lists, read_own
 from keras_permix.data.images.decode import read_image
 from keras_permix.data.images.folders import images_by_class
 from keras_permix.data.images.records import FileRecords, RecordSource, ResizeCrop
@@ -36,8 +36,8 @@ def folder_images(
     """Load images from a folder per class.
 
     Images are read from `FOLDER/train/CLASS/…` and `FOLDER/test/CLASS/…`, at any depth. With
-    `test_fraction`, they are read from `FOLDER/CLASS/…` and split. Images are decoded batch by
-    batch by `read_image`. Other files are ignored.
+    `test_fraction`, they are read from `FOLDER/CLASS/…` and split. Other files are ignored. All
+    images are decoded once to find unreadable ones, and again batch by batch, by `read_image`.
 
     Args:
         name: Str, name of the set.
@@ -121,8 +121,8 @@ def listed_images(
 
     Raises:
         FileNotFoundError: If a list or an image does not exist.
-        ValueError: If a row has no path or label, an image has two labels or is in two parts, or as
-            in `folder_images`.
+        ValueError: If a row has no path or label, or as in `folder_images`. If an image has two
+            labels, or is in two parts that are not the same rows of a list.
 
     Example:
 
@@ -137,7 +137,7 @@ def listed_images(
     first, second, *others = part_names(splits, validation)
     lists = [(train, first)] if test is None else [(train, first), (test, second)]
     lists += [(train, other) for other in others]
-    rows = read_lists(folder, lists)
+    rows = read_lists(folder, lists, read_own)
     names, read = None, class_of
     if predicts == "class":
         check_unused(labels, separator)
@@ -149,7 +149,7 @@ def listed_images(
         parts.append([_listed(row, (folder / file).parent, read) for row in part])
         for path, label in parts[-1]:
             here = (label, file, split)
-            if (other := seen.setdefault(os.path.normpath(path), here)) != here:
+            if (other := seen.setdefault(path, here)) != here:
                 raise ValueError(
                     "An image must be in only one part, and have only one label. "
                     f"Received: {path} with label, file and split {other} and {here}"
@@ -250,7 +250,7 @@ def _listed(row, folder, read):
     label = read(row)
     if not isinstance(row.get("path"), str) or not row["path"] or not label:
         raise ValueError(f"Every row must have a `path` and a `label`. Received: {shown(row)}")
-    return folder / row["path"], label
+    return Path(os.path.abspath(folder / row["path"])), label
 
 
 def _divided(pairs, folder, test_fraction, seed):
@@ -263,7 +263,7 @@ def _divided(pairs, folder, test_fraction, seed):
     files = {}
     for path, label in pairs:
         group = label if isinstance(label, str) else ""
-        files.setdefault(group, set()).add(os.path.normpath(path))
+        files.setdefault(group, set()).add(path)
     if all(map(part_called, files)):
         raise ValueError(
             "`test_fraction` must be None if classes are named like parts. "
@@ -279,7 +279,6 @@ def _divided(pairs, folder, test_fraction, seed):
             )
         chosen.update(sorted(different, key=chance)[:count])
     train, test = (
-        [pair for pair in pairs if (os.path.normpath(pair[0]) in chosen) is wanted]
-        for wanted in (False, True)
+        [pair for pair in pairs if (pair[0] in chosen) is wanted] for wanted in (False, True)
     )
     return train, test

@@ -53,8 +53,8 @@ def tfds_source(
     except Exception as error:  # Each source of downloads raises different exceptions.
         raise ConnectionError(f"{name} could not be prepared. Received: {error!r}") from error
     features = builder.info.features
-    if not {"image", "label"} <= set(features):
-        raise ValueError(f"`name` must be a set with image and label. Received: {name=}")
+    if not {"image", "label"} <= set(features) or not hasattr(features["label"], "names"):
+        raise ValueError(f"`name` must be a set with an image and a class. Received: {name=}")
     source = RecordSource(builder.as_data_source(split), transform, seed)
     source.labels = tuple(features["label"].names)
     return source

@@ -135,7 +135,8 @@ def generated_listops(
     Reference: [Nangia & Bowman, 2018](https://aclanthology.org/N18-4013). The numbers are those of
     [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), and the released code.
     """
-    counts = (train, validation, test)
+    given = {"train": train, "validation": validation, "test": test}
+    counts = [check_integer(name, count, name == "train") for name, count in given.items()]
     rules = {
         "min_tokens": min_tokens,
         "max_tokens": max_tokens,

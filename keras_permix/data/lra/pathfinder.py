@@ -96,14 +96,15 @@ def generated_pathfinder(
     [Kim et al., 2020](https://openreview.net/forum?id=HJxrVA4FDS), and the released code. Numbers
     are those of [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
-    counts = (train, validation, test)
-    given = (
+    given = {"train": train, "validation": validation, "test": test}
+    counts = [check_integer(name, count, name == "train") for name, count in given.items()]
+    sizes = (
         dash_length, dash_thickness, gap, dot_radius, seed_distance, distractors, contrast
     )  # fmt: skip
     usual = SIZES[max([size for size in SIZES if size <= image_size], default=32)]
     chosen: dict[str, Any] = {
         name: default if value is None else plain(value)
-        for name, value, default in zip(NAMES, given, usual, strict=True)
+        for name, value, default in zip(NAMES, sizes, usual, strict=True)
     }
     gaps = chosen.pop("gaps")
     if distractor_length is None:

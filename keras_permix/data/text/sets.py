@@ -94,6 +94,8 @@ def load_texts(
     else:
         names, read = target_reader(rows, predicts, labels, separator)
     rows, held = _held_out(rows, validation, split_seed)
+    if not rows:
+        raise ValueError(f"`validation` must leave texts for training. Received: {validation=}")
     if predicts == "class":
         classes = [{names[read(row)] for row in part} for part in (rows, tests)]
         check_classes(name, *classes)

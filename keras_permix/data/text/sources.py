@@ -21,7 +21,7 @@ class SequenceSource(Source):
     def __init__(
         self, labels: Any, lengths: Any, max_sequence_length: int, pad_to: Sequence[int]
     ) -> None:
-        super().__init__(len(labels), labels)
+        super().__init__(len(lengths), labels)
         self._lengths = np.asarray(lengths, "int64")
         self.max_sequence_length = max_sequence_length
         self.pad_to = (*sorted(pad_to), max_sequence_length)
@@ -68,7 +68,7 @@ class TextSource(SequenceSource):
             for pairs. Default: `()`.
 
     Raises:
-        ValueError: If `pad_to` is given for pairs.
+        ValueError: If the numbers of texts and labels differ, or `pad_to` is given for pairs.
 
     Example:
 
@@ -135,10 +135,10 @@ class TokenSource(SequenceSource):
     ) -> None:
         super().__init__(labels, lengths, max_sequence_length, pad_to)
         self._tokens = np.asarray(tokens)
-        if self._lengths.sum() != len(self._tokens) or len(self._lengths) != len(self):
+        if self._lengths.sum() != len(self._tokens):
             raise ValueError(
-                "`lengths` must sum to the number of `tokens`, and have one value per label. "
-                f"Received: lengths={self._lengths}, {len(self._tokens)} tokens, {len(self)} labels"
+                "`lengths` must sum to the number of `tokens`. "
+                f"Received: lengths={self._lengths}, {len(self._tokens)} tokens"
             )
         self._starts = np.cumsum(self._lengths) - self._lengths
 

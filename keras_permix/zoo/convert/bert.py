@@ -111,10 +111,11 @@ def read_tokenizer(folder: Path) -> str | None:
     """
     path = folder / WORDS_CONFIG_FILE
     config = parse_json(path.read_bytes(), path) if path.is_file() else {}
+    said = {key: config.get(key) for key in READ_AS}
     said = {
-        key: value["content"] if isinstance(value, dict) else value for key, value in config.items()
+        key: word.get("content") if isinstance(word, dict) else word for key, word in said.items()
     }
-    if wrong := {key: said[key] for key, known in READ_AS.items() if said.get(key) not in known}:
+    if wrong := {key: word for key, word in said.items() if word not in READ_AS[key]}:
         raise ValueError(f"`{path}` must describe a tokenizer of BERT. Received: {wrong}")
     if (folder / TOKENIZER_FILE).is_file():
         return tokenizer_text(folder / TOKENIZER_FILE)

@@ -64,7 +64,8 @@ def load_preset(
         check_finite_weights(model)
     else:
         kept = model_class.keep_arguments(config, overrides, new_head)
-        kept.pop("steps_image_size", None)  # Random weights need no steps of the old size.
+        if "steps_image_size" in kept:  # Random weights need no steps of the old size.
+            kept["steps_image_size"] = None
         model = model_class.from_config({**config, **kept, **overrides})
     if labels is not None:
         model.labels = labels

@@ -210,7 +210,10 @@ def check_plain(value: Any, path: StrPath) -> None:
     if isinstance(value, dict) and not value.keys().isdisjoint(OBJECT_KEYS):
         found = tuple(value.get(key) for key in OBJECT_KEYS)
         if found not in POLICIES:
-            raise ValueError(f"`{path}` may name only objects of dtype policies. Received: {found}")
+            raise ValueError(
+                f"`{path}` may name no objects except dtype policies. Save a model with its own "
+                f"layers by `model.save`. Received: {found}"
+            )
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             check_plain(part, path)

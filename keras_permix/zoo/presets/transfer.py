@@ -49,21 +49,10 @@ def transfer_weights(
         assign_copy(weight, value)
 
 
-def transfer_trainable(source: Model, target: Model, new_head: bool = True) -> None:
-    """Freeze in `target` the layers that are frozen in `source`, by their paths.
-
-    With `new_head`, the head is always trainable.
-    """
-    trainable = {layer.path: layer.trainable for layer in source._flatten_layers()}
-    for layer in target._flatten_layers(include_self=False):
-        layer.trainable = trainable.get(layer.path, True) or (new_head and layer.name == "head")
-
-
 def remake(model: Model, changes: dict[str, Any]) -> Model:
     """Return a model with changed arguments, and copy the weights that match by path and shape."""
     new = type(model).from_config({**model.get_config(), **changes})
     weights = {weight.path: weight for weight in model.weights}
-    transfer_trainable(model, new, new_head=False)
     for weight in new.weights:
         old = weights.get(weight.path)
         if old is not None and tuple(old.shape) == tuple(weight.shape):
@@ -74,11 +63,15 @@ def remake(model: Model, changes: dict[str, Any]) -> Model:
 
 def warn_of_changes(config: dict[str, Any], changed: dict[str, Any]) -> None:
     """Warn about changed arguments for which the weights must be trained again."""
-    units = {"mean", "std", "target_units"} if "targets" in config else set()
+    harmless = HARMLESS | FITTED
+    if "targets" in config:
+        harmless |= {"mean", "std", "target_units"}
+    if config.get("pooling") == "mean_of_length":
+        harmless -= {"max_sequence_length"}
     differing = [
         f"{key}={value!r:.200} instead of {config.get(key)!r:.200}"
         for key, value in changed.items()
-        if key not in HARMLESS | FITTED | units and _trained(value) != _trained(config.get(key))
+        if key not in harmless and _trained(value) != _trained(config.get(key))
     ]
     if differing:
         warnings.warn(

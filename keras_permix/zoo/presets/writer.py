@@ -96,7 +96,7 @@ def _serialize_model(model: Model) -> dict[str, Any]:
             "A preset must be of a class of keras_permix.zoo. Save other models with `model.save`. "
             f"Received: {type(model).__module__}.{name}"
         )
-    elsewhere = {"labels", "trainable", *model.asset_files}
+    elsewhere = {"labels", "trainable", "frozen", *model.asset_files}
     config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
     check_plain(config, model.name)
     return {

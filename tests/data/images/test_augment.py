@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.data import make_augmentation
+from keras_permix.data import Augmentation
 from keras_permix.data.images.augment import random_crop, random_flip
 
 RNG = np.random.default_rng(0)
@@ -23,7 +23,7 @@ ALL = dict(
 
 
 def augment(spec, images=IMAGES, labels=LABELS, seed=0, epoch=0, index=0):
-    return make_augmentation(spec, seed, num_classes=5)(images, labels, epoch, index)
+    return Augmentation(spec, seed, num_classes=5)(images, labels, epoch, index)
 
 
 def windows(image, padding):
@@ -240,4 +240,4 @@ def test_images_stay_float32_under_mixed_precision():
 )
 def test_invalid_specs_raise(spec, rule):
     with pytest.raises((ValueError, TypeError), match=rule):
-        make_augmentation(spec, seed=0, num_classes=5)
+        Augmentation(spec, seed=0, num_classes=5)

@@ -154,6 +154,9 @@ def test_image_in_two_classes_or_parts_raises(tmp_path):
         write_list(tmp_path / f"{name}.csv", [*rows, *more])
     with pytest.raises(ValueError, match="one part.*'a', 'train.csv', None. and .'a', 'test.csv'"):
         listed_images("mine", 8, tmp_path, train="train.csv", test="test.csv")
+    write_list(tmp_path / "test.csv", [(tmp_path / "a" / "0.png", "a"), ("b/1.png", "b")])
+    with pytest.raises(ValueError, match="one part.*'a', 'train.csv', None. and .'a', 'test.csv'"):
+        listed_images("mine", 8, tmp_path, train="train.csv", test="test.csv")
     whole = listed_images("mine", 8, tmp_path, train="train.csv", test="train.csv")
     assert levels(whole.train) == levels(whole.test)
 

@@ -88,9 +88,7 @@ def test_pad_to_with_pairs_raises():
         TextSource([("a", "b")], [0], 32, pad_to=(8,))
 
 
-@pytest.mark.parametrize(
-    ("lengths", "labels"), [([1, 2], [0, 1]), ([1, 2, 1], [0, 1]), ([9, 1], [0, 1])]
-)
-def test_lengths_that_do_not_match_raise(lengths, labels):
-    with pytest.raises(ValueError, match=rf"`lengths` must sum.*lengths=\[.*{len(labels)} labels"):
-        TokenSource([1, 2, 3, 4], lengths, labels, 4)
+@pytest.mark.parametrize("lengths", [[1, 2], [9, 1]])
+def test_lengths_that_do_not_match_raise(lengths):
+    with pytest.raises(ValueError, match=r"`lengths` must sum.*lengths=\[.*4 tokens"):
+        TokenSource([1, 2, 3, 4], lengths, [0, 1], 4)

@@ -159,8 +159,9 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
     assert again == held != other
     assert data.test[0].texts == texts
     assert load_texts("mine", 5, tmp_path, **BOTH).validation is None
-    with pytest.raises(ValueError, match=r"at least two classes.*\[\] for training"):
-        load_texts("mine", 5, tmp_path, **BOTH, validation=20)
+    for predicts in ("class", "values", "labels"):
+        with pytest.raises(ValueError, match="leave texts for training.*validation=20"):
+            load_texts("mine", 5, tmp_path, **BOTH, validation=20, predicts=predicts)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +212,12 @@ def test_validation_part_is_drawn_from_training_texts(tmp_path):
             "at least two classes",
         ),
         ("{}", {**BOTH, "test": "b.jsonl"}, FileNotFoundError, "b.jsonl"),
+        (
+            '{"text": "a", "label": ["x", "y"]}',
+            BOTH,
+            ValueError,
+            r"predicts='labels'.*\['x', 'y'\]",
+        ),
         ("{}", {**BOTH, "splits": ["a"]}, ValueError, r"`splits` must name.*splits=\['a'\]"),
         ("{}", {**BOTH, "validation": "b.jsonl"}, ValueError, "integer.*validation='b.jsonl'"),
         (
@@ -225,6 +232,12 @@ def test_invalid_files_raise(tmp_path, content, arguments, error, rule):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(error, match=rule):
         load_texts("mine", 5, tmp_path, **arguments)
+
+
+def test_custom_file_with_the_name_of_a_known_one(tmp_path):
+    (tmp_path / "esol.csv").write_text("text,label\ngood,1\nbad,0\n")
+    data = load_texts("mine", 4, tmp_path, train="esol.csv", test="esol.csv")
+    assert data.train[0].texts == ["good", "bad"]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "A.CSV", "a.tsv"])

@@ -244,6 +244,7 @@ def tokenizer_json(**normalizer):
     [
         (None, {}),
         ({}, {}),
+        (dict(added_tokens_decoder={"0": {"special": True}}, extra_special_tokens={}), {}),
         (dict(do_lower_case=False), dict(lowercase=False)),
         (dict(strip_accents=False), dict(strip_accents=False)),
         (dict(tokenize_chinese_chars=False), dict(handle_chinese_chars=False)),

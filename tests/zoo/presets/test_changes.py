@@ -171,6 +171,9 @@ def test_new_image_size_scales_steps_on_pixels(name, arguments, tokens, steps, t
     assert [step % tokens for step in found] == [step % tokens for step in steps]
     fresh = cls.from_preset(tmp_path / "preset", image_size=8, load_weights=False)
     assert fresh.get_config()["steps_image_size"] is None
+    model.save_to_preset(tmp_path / "resized")
+    fresh = cls.from_preset(tmp_path / "resized", image_size=4, load_weights=False)
+    assert fresh.get_config()["steps_image_size"] is None
 
 
 def test_one_preset_used_several_times_in_a_model(preset, tmp_path):

@@ -140,6 +140,16 @@ def test_override_of_trained_argument_warns(original):
 
 
 @pytest.mark.once
+@pytest.mark.parametrize("pooling", ["mean", "mean_of_length"])
+def test_other_length_warns_only_if_it_changes_outputs(pooling, tmp_path):
+    tiny("LRATransformer", pooling=pooling).save_to_preset(tmp_path / "p")
+    message = "Received: max_sequence_length=99 instead of "
+    warned = pytest.warns(UserWarning, match=message)
+    with warned if pooling == "mean_of_length" else contextlib.nullcontext():
+        zoo.LRATransformer.from_preset(tmp_path / "p", max_sequence_length=99)
+
+
+@pytest.mark.once
 def test_dropout_override_in_mixer_list_does_not_warn(tmp_path):
     mixers = ["csp", {"name": "attention", "num_heads": 2}]
     tiny("ViT", mixer=mixers).save_to_preset(tmp_path / "p")
