@@ -1,32 +1,28 @@
 """Define how models of a task load data, train, score and predict."""
 
+from typing import Any
+
 from keras_permix._typing import Model
+from keras_permix.tasks.classification import Classification, MultiLabel
 from keras_permix.tasks.graph_regression import GraphRegression
-from keras_permix.tasks.image_classification import (
-    ImageClassification,
-    ImageRegression,
-    MultiLabelImages,
-)
+from keras_permix.tasks.images import ImageTask
+from keras_permix.tasks.regression import Regression
 from keras_permix.tasks.task import Task
-from keras_permix.tasks.text_classification import (
-    MultiLabelPairs,
-    MultiLabelTexts,
-    PairClassification,
-    PairRegression,
-    TextClassification,
-    TextRegression,
-)
+from keras_permix.tasks.texts import PairTask, TextTask
 from keras_permix.utils.checks import check_choice
 
-TASKS = {
-    task.name: task
-    for task in (
-        *(ImageClassification, MultiLabelImages, ImageRegression),
-        *(TextClassification, MultiLabelTexts, TextRegression),
-        *(PairClassification, MultiLabelPairs, PairRegression),
-        GraphRegression,
-    )
+INPUTS: dict[str, Any] = {"image": ImageTask, "text": TextTask, "pair": PairTask}
+OUTPUTS: dict[str, Any] = {
+    "{}_classification": Classification,
+    "multilabel_{}_classification": MultiLabel,
+    "{}_regression": Regression,
 }
+TASKS: dict[str, type[Task]] = {
+    (name := form.format(word)): type(name, (reads, outputs), {"name": name})
+    for form, outputs in OUTPUTS.items()
+    for word, reads in INPUTS.items()
+}
+TASKS[GraphRegression.name] = GraphRegression
 
 
 def task_of(model: Model) -> Task:
@@ -51,18 +47,4 @@ def task_of(model: Model) -> Task:
     return TASKS[check_choice(f"{type(model).__name__}.task", model.task, TASKS)](model)
 
 
-__all__ = [
-    "TASKS",
-    "GraphRegression",
-    "ImageClassification",
-    "ImageRegression",
-    "MultiLabelImages",
-    "MultiLabelPairs",
-    "MultiLabelTexts",
-    "PairClassification",
-    "PairRegression",
-    "Task",
-    "TextClassification",
-    "TextRegression",
-    "task_of",
-]
+__all__ = ["TASKS", "Task", "task_of"]

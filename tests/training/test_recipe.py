@@ -10,7 +10,7 @@ from keras_permix.lra.run import lra_run
 from keras_permix.recipes.find import find_recipe
 from keras_permix.recipes.load import format_overrides, parse_overrides, read_values
 from keras_permix.recipes.recipe import merge
-from keras_permix.tasks.image_classification import ImageClassification, MultiLabelImages
+from keras_permix.tasks import TASKS
 from keras_permix.training import list_recipes, load_recipe, make_model, train
 from tests.zoo.models import tiny
 
@@ -101,7 +101,7 @@ def test_augmentation_can_be_removed():
     recipe = load_recipe("cspvit/cifar10", **parse_overrides(["augmentation=none"]))
     assert recipe.augmentation is None
     assert load_recipe("lratransformer/imdb").augmentation == {}  # as in runs to resume
-    labels = MultiLabelImages(tiny("CSPViT", predicts="labels"))
+    labels = TASKS["multilabel_image_classification"](tiny("CSPViT", predicts="labels"))
     assert labels.augment({"mixup": 0, "cutmix": 0.0, "flip": True}, seed=0).flip
     with pytest.raises(ValueError, match="require classes.*'mixup': 0.2"):
         labels.augment({"mixup": 0.2}, seed=0)
@@ -258,8 +258,8 @@ def load_options(name):
 )
 @pytest.mark.parametrize("smoke", [False, True])
 def test_invalid_value_raises_before_data_are_read(tmp_path, monkeypatch, wrong, message, smoke):
-    monkeypatch.setattr(ImageClassification, "load", None)
-    monkeypatch.setattr(ImageClassification, "generate", None)
+    monkeypatch.setattr(TASKS["image_classification"], "load", None)
+    monkeypatch.setattr(TASKS["image_classification"], "generate", None)
     with pytest.raises(ValueError, match=message):
         train(write(tmp_path, MINIMAL), **wrong, out=tmp_path / "run", smoke=smoke)
 

@@ -1,4 +1,4 @@
-"""Classify texts and pairs of texts, assign several labels, or predict numbers."""
+"""Define the base classes of tasks that read texts, and pairs of texts."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -21,8 +21,6 @@ from keras_permix.data import (
 )
 from keras_permix.data.dataset import split_source
 from keras_permix.data.text.tokenizer import train_tokenizer
-from keras_permix.tasks.classification import Classification, MultiLabel
-from keras_permix.tasks.regression import Regression
 from keras_permix.tasks.task import FILES, Task, options_of
 from keras_permix.utils.checks import check_choice, check_names
 
@@ -122,61 +120,6 @@ class PairTask(TextTask):
 
     fields = ("text", "text2")
     arguments_per_input = 2
-
-
-class TextClassification(TextTask, Classification):
-    """Classify texts by a `ZooModel` that outputs logits.
-
-    Example:
-
-    >>> from keras_permix.tasks import TextClassification
-    >>> from keras_permix.zoo import SimpleTRON
-    >>> task = TextClassification(SimpleTRON.from_preset("test"))
-    >>> task.read(["a text"])["tokens"].shape
-    (1, 16)
-    """
-
-    name = "text_classification"
-
-
-class PairClassification(PairTask, Classification):
-    """Classify pairs of texts by a `ZooModel` that outputs logits.
-
-    Example:
-
-    >>> from keras_permix.tasks import PairClassification
-    >>> from keras_permix.zoo import MEGA
-    >>> task = PairClassification(MEGA(pairs=True, max_sequence_length=16, hidden_dim=8,
-    ...     num_layers=1))
-    >>> task.read(["one text", "another"])["tokens"].shape
-    (1, 2, 16)
-    """
-
-    name = "pair_classification"
-
-
-class MultiLabelTexts(TextTask, MultiLabel):
-    """Assign any number of labels to texts, by a `ZooModel` with `predicts="labels"`."""
-
-    name = "multilabel_text_classification"
-
-
-class MultiLabelPairs(PairTask, MultiLabel):
-    """Assign any number of labels to pairs of texts, by a `ZooModel` with `predicts="labels"`."""
-
-    name = "multilabel_pair_classification"
-
-
-class TextRegression(TextTask, Regression):
-    """Predict numbers from texts, by a `ZooModel` with `predicts="values"`."""
-
-    name = "text_regression"
-
-
-class PairRegression(PairTask, Regression):
-    """Predict numbers from pairs of texts, by a `ZooModel` with `predicts="values"`."""
-
-    name = "pair_regression"
 
 
 def _each(texts):

@@ -1,4 +1,4 @@
-"""Classify images, assign several labels to them, or predict numbers from them."""
+"""Define the base class of tasks that read images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +10,6 @@ from keras_permix import data
 from keras_permix._typing import StrPath
 from keras_permix.data.pipeline import Augment
 from keras_permix.recipes.images import IMAGE_SOURCES, images_to_score, is_images
-from keras_permix.tasks.classification import Classification, MultiLabel
-from keras_permix.tasks.regression import Regression
 from keras_permix.tasks.task import Task, options_of, read_alike
 from keras_permix.utils.checks import check_choice, check_names
 
@@ -79,66 +77,20 @@ class ImageTask(Task):
             return data.Augmentation(augmentation, seed, self.num_classes or 0)
         return None
 
-    def read(self, arguments: Sequence[str]) -> Any:
-        try:
-            return [data.read_image(arguments[0], self.channels)]
-        except (OSError, ValueError) as error:
-            raise ValueError(f"`INPUT` must be an image. {error}") from error
-
-
-class ImageClassification(ImageTask, Classification):
-    """Classify images by a `ZooModel` that outputs logits.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.tasks import ImageClassification
-    >>> from keras_permix.zoo import CSPViT
-    >>> task = ImageClassification(CSPViT.from_preset("test"))
-    >>> task.answer(np.array([0.0, 9.0, -9.0], "float32"), top=2)
-    [' 99.99 %  green', '  0.01 %  red']
-    """
-
-    name = "image_classification"
-
     def metrics(self) -> list[Any]:
-        """Make the metrics: top-1 accuracy, and top-5 accuracy with more than five classes."""
+        """Make the metrics; for classes, top-1 accuracy, and with more than five also top-5."""
+        if self.num_classes is None:
+            return super().metrics()  # type: ignore[safe-super]
         top1 = keras.metrics.CategoricalAccuracy(name="top1")
         if self.num_classes <= 5:
             return [top1]
         return [top1, keras.metrics.TopKCategoricalAccuracy(5, name="top5")]
 
-
-class MultiLabelImages(ImageTask, MultiLabel):
-    """Assign any number of labels to images, by a `ZooModel` with `predicts="labels"`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.tasks import MultiLabelImages
-    >>> from keras_permix.zoo import CSPViT
-    >>> task = MultiLabelImages(CSPViT.from_preset("test", predicts="labels", labels=["a", "b"]))
-    >>> task.answer(np.array([0.0, 2.0], "float32"), top=2)
-    [' 88.08 %  b', ' 50.00 %  a']
-    """
-
-    name = "multilabel_image_classification"
-
-
-class ImageRegression(ImageTask, Regression):
-    """Predict numbers from images, by a `ZooModel` with `predicts="values"`.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.tasks import ImageRegression
-    >>> from keras_permix.zoo import CSPViT
-    >>> task = ImageRegression(CSPViT.from_preset("test", predicts="values", labels=["age"]))
-    >>> task.answer(np.array([41.5], "float32"), top=1)
-    ['41.5  age']
-    """
-
-    name = "image_regression"
+    def read(self, arguments: Sequence[str]) -> Any:
+        try:
+            return [data.read_image(arguments[0], self.channels)]
+        except (OSError, ValueError) as error:
+            raise ValueError(f"`INPUT` must be an image. {error}") from error
 
 
 def _loader(name, source):
