@@ -101,7 +101,7 @@ ops.csp(tokens, (0, 1, 2, 3), "2")  # wrong
 ops.group_sort(tokens, size=2)  # wrong
 ops.shift_steps("linear", tokens=8, channels="4")  # wrong
 ops.butterfly_stages(64, 8) + ops.explain(ops.csp, tokens, (0, 1, 2, 3), 2).chosen  # wrong
-analysis.rank_residual(tokens, estimator=None)  # wrong
+analysis.rank_residual(tokens, 1)  # wrong
 model = zoo.CSPViT.from_preset(Path("preset"), num_classes=5, image_size=64)
 name: str = model.classify(tokens)[0][0][0]
 zoo.ViT(mixer=["attention", {"name": "csp", "group_size": 4}], num_layers=2, mean=[0.5, 0.5, 0.5])

@@ -1,7 +1,7 @@
 """Measure and draw how mixers mix tokens."""
 
 from keras_permix.analysis.influence_maps import influence_map, plot_influence_map
-from keras_permix.analysis.look_inside import Inside, look_inside, plot_inside, rollout
+from keras_permix.analysis.look_inside import Inside, look_inside, rollout
 from keras_permix.analysis.macs import MACs, SwapReport, count_macs, swap_report
 from keras_permix.analysis.mixing_maps import MixingMap, mixing_maps
 from keras_permix.analysis.permutation_maps import permutation_maps, plot_permutation_maps
@@ -26,7 +26,6 @@ __all__ = [
     "mixing_maps",
     "permutation_maps",
     "plot_influence_map",
-    "plot_inside",
     "plot_permutation_maps",
     "plot_rank_residual",
     "plot_residual_bound",

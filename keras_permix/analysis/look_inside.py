@@ -53,7 +53,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     Args:
         model: A model of the zoo.
         inputs: Inputs of the model, a batch of a few samples. `None`: two random samples.
-        picture: Path of a picture to draw with `plot_inside`, such as "inside.png". Requires
+        picture: Path of a picture of the result to draw, such as "inside.png". Requires
             Matplotlib (extra `train`).
 
     Returns:
@@ -95,7 +95,7 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     )
     if picture is not None:
         figure = figures.Figure(figsize=(12, 5), layout="constrained")
-        plot_inside(figure, inside)
+        _draw(figure, inside)
         figure.savefig(picture, dpi=80)
     return inside
 
@@ -164,26 +164,8 @@ def _missing(model, maps):
     return notes
 
 
-def plot_inside(figure: Any, inside: Inside) -> None:
-    """Draw a map per mixer and the rollout above, spectra and residuals below.
-
-    Maps are drawn by `plot_influence_map`: row `n`, column `m` is dark if output token `n` depends
-    on token `m`. At most 8 evenly spaced mixers are drawn.
-
-    Args:
-        figure: A Matplotlib figure, such as `matplotlib.figure.Figure(figsize=(14, 5))`.
-        inside: The result of `look_inside`.
-
-    Example:
-
-    >>> from keras_permix.analysis import look_inside, plot_inside
-    >>> from keras_permix.zoo import ViT
-    >>> from matplotlib.figure import Figure
-    >>> figure = Figure(figsize=(14, 5))
-    >>> plot_inside(figure, look_inside(ViT.from_preset("test")))
-    >>> [ax.get_title() for ax in figure.axes[:3]]
-    ['block_0/mixer', 'block_1/mixer', 'rollout']
-    """
+def _draw(figure, inside):
+    """Draw maps of at most `SHOWN` mixers and the rollout above, spectra and residuals below."""
     above, below = figure.subfigures(2, 1, height_ratios=(2, 3))
     count = len(inside.maps)
     shown = np.linspace(0, count - 1, min(count, SHOWN)).astype(int)

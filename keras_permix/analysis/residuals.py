@@ -1,33 +1,28 @@
 """Measure how far tokens are from being equal: rank residuals, their bound, spectra."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_permix._typing import Tensor
-from keras_permix.utils.checks import check_choice
-
-ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {"mean": np.mean, "median": np.median}
 
 
-def rank_residual(tokens: Tensor, estimator: str = "mean") -> np.ndarray:
-    """Subtract the common part of all tokens, and return the rest.
+def rank_residual(tokens: Tensor) -> np.ndarray:
+    """Subtract the mean of all tokens, and return the rest.
 
-    The result is `tokens - 1 x̂ᵀ`, with one `x̂` for all tokens of a sample. It is zero if all tokens
-    are equal, to which stacked softmax attention converges.
+    The rest is zero if all tokens are equal, to which stacked softmax attention converges. Of all
+    `tokens - 1 x̂ᵀ` with one `x̂` per sample, it has the smallest Frobenius norm.
 
     Args:
         tokens: Tensor or array `(batch, tokens, channels)`.
-        estimator: "mean" minimizes the Frobenius norm of the rest, "median" the 1-norm of every
-            channel.
 
     Returns:
         A float64 array of the shape of `tokens`.
 
     Raises:
-        ValueError: for an unknown estimator or a wrong shape.
+        ValueError: for a wrong shape.
 
     Example:
 
@@ -43,37 +38,35 @@ def rank_residual(tokens: Tensor, estimator: str = "mean") -> np.ndarray:
         with Depth", 2021, arXiv:2103.03404.
     """
     tokens = as_tokens(tokens)
-    estimate = ESTIMATORS[check_choice("estimator", estimator, ESTIMATORS)]
-    return tokens - estimate(tokens, axis=1, keepdims=True)
+    return tokens - tokens.mean(axis=1, keepdims=True)
 
 
-def token_norm(tokens: Tensor, kind: str = "1inf") -> np.ndarray:
-    """Return the norm of the tokens of every sample, as matrices `(tokens, channels)`.
+def token_norm(tokens: Tensor) -> np.ndarray:
+    """Return the (1, ∞) norm of the tokens of every sample, as matrices `(tokens, channels)`.
+
+    It is the geometric mean of two norms: the largest sum of magnitudes of a channel (1), and that
+    of a token (∞).
 
     Args:
         tokens: Tensor or array `(batch, tokens, channels)`.
-        kind: "1" (the largest sum of magnitudes of a channel), "inf" (that of a token) or "1inf"
-            (the geometric mean of both, as in Theorem 1).
 
     Returns:
         A float64 array `(batch,)`.
 
     Raises:
-        ValueError: for an unknown kind or a wrong shape.
+        ValueError: for a wrong shape.
 
     Example:
 
     >>> import numpy as np
     >>> from keras_permix.analysis import token_norm
-    >>> token_norm(np.array([[[1.0, -5.0], [3.0, 4.0]]]), "1").tolist()
-    [9.0]
+    >>> token_norm(np.array([[[1.0, -1.0], [3.0, 5.0]]])).round(6).tolist()
+    [6.928203]
 
     Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
     sizes = np.abs(as_tokens(tokens))
-    of_channels, of_tokens = sizes.sum(axis=1).max(axis=1), sizes.sum(axis=2).max(axis=1)
-    norms = {"1": of_channels, "inf": of_tokens, "1inf": np.sqrt(of_channels * of_tokens)}
-    return norms[check_choice("kind", kind, norms)]
+    return np.sqrt(sizes.sum(axis=1).max(axis=1) * sizes.sum(axis=2).max(axis=1))
 
 
 def plot_rank_residual(ax: Any, token_maps: Iterable[Tensor], **line: Any) -> None:
@@ -110,22 +103,19 @@ def as_tokens(tokens):
     return tokens
 
 
-def residual_bound(
-    tokens: Tensor, kernels: Iterable[Tensor], lipschitz: float = 1.0, estimator: str = "mean"
-) -> np.ndarray:
+def residual_bound(tokens: Tensor, kernels: Iterable[Tensor], lipschitz: float = 1.0) -> np.ndarray:
     """Bound the (1, ∞) norm of `rank_residual` after every layer of a stack of CSP layers.
 
     Each layer is a CSP without output projection, followed by a function of single tokens, without
     skip connections. After `l` layers the bound is
     `channels**(l / 2) * (lipschitz * beta)**l * norm(rank_residual(tokens))`, where `beta` is the
-    largest 1-norm of the value kernels so far.
+    largest 1-norm of the value kernels so far. The theorem uses the smallest residual in this norm,
+    which `rank_residual` only approximates.
 
     Args:
         tokens: Tensor or array `(batch, tokens, channels)` before the first layer.
         kernels: Value kernels of the layers, `(channels, channels)` each.
         lipschitz: Lipschitz constant, in the (1, ∞) norm, of the function after each CSP.
-        estimator: See `rank_residual`. The theorem uses the smallest residual in this norm, which
-            the estimators only approximate.
 
     Returns:
         A float64 array `(layers + 1, batch)`, first the norm before the first layer.
@@ -143,7 +133,7 @@ def residual_bound(
 
     Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
-    residual = rank_residual(tokens, estimator)
+    residual = rank_residual(tokens)
     channels = residual.shape[2]
     kernels = [keras.ops.convert_to_numpy(kernel).astype("float64") for kernel in kernels]
     for kernel in kernels:

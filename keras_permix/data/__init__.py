@@ -11,10 +11,9 @@ from keras_permix.data.images.own import folder_images, listed_images
 from keras_permix.data.images.rand_augment import RandAugment
 from keras_permix.data.images.records import RecordSource, ResizeCrop
 from keras_permix.data.images.sets import generated_images, load_images, load_sheet
-from keras_permix.data.images.tfds_images import tfds_images, tfds_source
+from keras_permix.data.images.tfds_images import tfds_images
 from keras_permix.data.lra.listops import (
     LISTOPS_VOCABULARY,
-    encode_listops,
     generated_listops,
     listops_tokenizer,
     load_listops,
@@ -41,7 +40,6 @@ __all__ = [
     "TextSource",
     "TokenSource",
     "encode_bytes",
-    "encode_listops",
     "encode_texts",
     "folder_images",
     "from_smiles",
@@ -64,6 +62,5 @@ __all__ = [
     "preprocess_graph",
     "read_image",
     "tfds_images",
-    "tfds_source",
     "train_tokenizer",
 ]

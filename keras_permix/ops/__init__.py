@@ -1,7 +1,6 @@
 """Define ops that permute and mix tokens of shape (batch, tokens, channels)."""
 
 from keras_permix.ops.butterfly import (
-    butterfly_mixes,
     butterfly_permute,
     butterfly_stages,
     butterfly_unpermute,
@@ -23,7 +22,6 @@ from keras_permix.ops.slice_sort import slice_sort
 
 __all__ = [
     "ShiftSchedule",
-    "butterfly_mixes",
     "butterfly_permute",
     "butterfly_stages",
     "butterfly_unpermute",

@@ -1,6 +1,5 @@
 """Count butterfly stages, and gather the members of their blocks along an axis."""
 
-from collections.abc import Iterable
 from operator import index
 
 import numpy as np
@@ -45,46 +44,6 @@ def butterfly_stages(size: int, block: int) -> int:
         butterfly_stride(size, block, count)
         count += 1
     return count
-
-
-def butterfly_mixes(size: int, block: int, stages: Iterable[int] | None = None) -> bool:
-    """Return whether consecutive butterfly stages connect every input with every output.
-
-    Args:
-        size: Entries along the mixed axis.
-        block: Entries per block, at least 2. It must divide `size`.
-        stages: Stages in order. None uses the number from `butterfly_stages`.
-
-    Returns:
-        A Python boolean.
-
-    Raises:
-        ValueError: for a block that does not divide the size, or a stage whose blocks do not fill
-            it.
-
-    Example:
-
-    >>> from keras_permix.ops import butterfly_mixes
-    >>> butterfly_mixes(64, 8), butterfly_mixes(64, 8, [0, 0]), butterfly_mixes(64, 8, [1, 0])
-    (True, False, True)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735, appendix C.
-    """
-    count = butterfly_stages(size, block)
-    blocks = size // block
-    connected: np.ndarray  # (blocks of the first stage, blocks of a stage)
-    reached: np.ndarray | None = None  # the same for each entry
-    for stage in range(count) if stages is None else stages:
-        order = butterfly_order(size, block, stage)
-        if reached is None:
-            connected = np.eye(blocks, dtype=bool)
-        else:
-            connected = np.any(reached[:, order].reshape(blocks, blocks, block), axis=2)
-        reached = np.empty((blocks, size), bool)
-        reached[:, order] = np.repeat(connected, block, axis=1)
-    return reached is not None and bool(reached.all())
 
 
 def two_stage_block(size: int) -> int:

@@ -14,7 +14,6 @@ X = np.zeros((2, 8, 4), "float32")
 def test_public_names():
     assert sorted(ops.__all__) == [
         "ShiftSchedule",
-        "butterfly_mixes",
         "butterfly_permute",
         "butterfly_stages",
         "butterfly_unpermute",

@@ -1,47 +1,59 @@
-"""Read image sets of TensorFlow Datasets: prepared once, then read without TensorFlow."""
+"""Load image sets of TensorFlow Datasets."""
 
 from pathlib import Path
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
-from keras_permix.data.images.records import RecordSource, ResizeCrop, Transform
+from keras_permix.data.images.records import RecordSource, ResizeCrop
 from keras_permix.utils.checks import import_extra
 
 
-def tfds_source(
+def tfds_images(
     name: str,
-    split: str,
+    image_size: int,
     data_dir: StrPath | None = None,
     *,
-    transform: Transform | None = None,
+    splits: tuple[str, str] = ("train", "test"),
     seed: int = 0,
-) -> RecordSource:
-    """Read a split of a TFDS set by index.
+    random_crop: bool = True,
+) -> Dataset:
+    """Load the training and the test split of a set of TensorFlow Datasets.
 
-    On first use, TFDS downloads the set and prepares it in the ArrayRecord format, which
-    requires TensorFlow for some features. Later, `tfds.data_source` reads it without TensorFlow.
+    On first use, TFDS downloads the set and prepares it in the ArrayRecord format, which requires
+    TensorFlow for some features. Later, the set is read without TensorFlow.
 
     Args:
         name: Str, name of a set with features "image" and "label", such as `"imagenet2012"`.
-        split: Str, split in TFDS' notation, such as `"train"` or `"train[:90%]"`.
+        image_size: Int, side of the images in pixels.
         data_dir: Folder of prepared sets. Default: `None`, the default of TFDS.
-        transform: As in `RecordSource`; required if images differ in size.
-        seed: As in `RecordSource`.
+        splits: Tuple of the splits for training and testing, in TFDS' notation, such as
+            `"train[:90%]"`.
+        seed, random_crop: As in `folder_images`. Test images are cropped centrally. Default: 0,
+            `True`.
 
     Returns:
-        A `RecordSource`; `source.labels` are the names of its classes.
+        A `Dataset` of parts `(RecordSource, None)`.
 
     Raises:
         ImportError: If tensorflow-datasets is not installed.
-        ValueError: If TFDS has no such set, or the set lacks the split or the features.
+        ValueError: If TFDS has no such set, or the set lacks a split or the features.
         ConnectionError: If the set cannot be prepared.
 
     Example:
 
-    >>> crop = ResizeCrop(224, random=True)
-    >>> train = tfds_source("imagenet2012", "train", transform=crop)  # doctest: +SKIP
-    >>> batches = Pipeline(train, batch_size=256, shuffle=True)  # doctest: +SKIP
+    >>> birds = tfds_images("caltech_birds2011", 64)  # doctest: +SKIP
+    >>> len(birds.labels)  # doctest: +SKIP
+    200
     """
+    train, test = (
+        _source(name, split, data_dir, ResizeCrop(image_size, cut), seed)
+        for split, cut in zip(splits, (random_crop, False), strict=True)
+    )
+    return Dataset(name, (train, None), (test, None), train.labels)
+
+
+def _source(name, split, data_dir, transform, seed):
+    """Read a split by index; `source.labels` are the names of its classes."""
     tfds = import_extra("tensorflow_datasets", "train", f"The data set {name}")
     folder = data_dir and str(Path(data_dir).expanduser())
     try:
@@ -58,38 +70,3 @@ def tfds_source(
     source = RecordSource(builder.as_data_source(split), transform, seed)
     source.labels = tuple(features["label"].names)
     return source
-
-
-def tfds_images(
-    name: str,
-    image_size: int,
-    data_dir: StrPath | None = None,
-    *,
-    splits: tuple[str, str] = ("train", "test"),
-    seed: int = 0,
-    random_crop: bool = True,
-) -> Dataset:
-    """Load the training and the test split of a TFDS set.
-
-    Args:
-        name: As in `tfds_source`.
-        image_size: Int, side of the images in pixels.
-        data_dir: As in `tfds_source`.
-        splits: Tuple of the splits for training and testing.
-        seed, random_crop: As in `folder_images`. Test images are cropped centrally. Default: 0,
-            `True`.
-
-    Returns:
-        A `Dataset` of parts `(RecordSource, None)`.
-
-    Example:
-
-    >>> birds = tfds_images("caltech_birds2011", 64)  # doctest: +SKIP
-    >>> len(birds.labels)  # doctest: +SKIP
-    200
-    """
-    train, test = (
-        tfds_source(name, split, data_dir, transform=ResizeCrop(image_size, cut), seed=seed)
-        for split, cut in zip(splits, (random_crop, False), strict=True)
-    )
-    return Dataset(name, (train, None), (test, None), train.labels)

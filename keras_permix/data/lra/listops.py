@@ -26,32 +26,8 @@ ROUNDS_WITHOUT = 100  # rounds without a sequence, after which drawing stops
 REPEATED = 20  # repeated sequences per different one, after which drawing stops
 
 
-def encode_listops(text: str) -> np.ndarray:
-    """Encode a text of ListOps as token ids, indices into `LISTOPS_VOCABULARY`.
-
-    Args:
-        text: Str, tokens separated by spaces. Parentheses are dropped.
-
-    Returns:
-        uint8 array of one id per token.
-
-    Raises:
-        ValueError: If a token is unknown or the text is empty.
-
-    Example:
-
-    >>> from keras_permix.data import encode_listops
-    >>> encode_listops("( ( ( [MAX 4 ) 3 ) ] )").tolist()
-    [12, 5, 4, 15]
-    """
-    tokens = text.replace("(", " ").replace(")", " ").split()
-    if not tokens or not set(tokens) <= set(IDS):
-        raise ValueError(f"ListOps must consist of {' '.join(IDS)} ( ). Received: {text[:60]!r}")
-    return np.array([IDS[token] for token in tokens], "uint8")
-
-
 def listops_tokenizer() -> str:
-    """Return the content of a `tokenizer.json` that encodes ListOps as `encode_listops` does.
+    """Return the content of a `tokenizer.json` that encodes ListOps, without parentheses.
 
     Returns:
         A str, for the `tokenizer` of a model or a `SubwordEncoder`.
@@ -162,7 +138,7 @@ def load_listops(
     r"""Load ListOps from the files of the Long Range Arena.
 
     The files are `basic_train.tsv`, `basic_val.tsv` and `basic_test.tsv`, of 96,000, 2,000 and
-    2,000 rows. The column "Source" holds a text for `encode_listops`, "Target" its result.
+    2,000 rows. The column "Source" holds a text, "Target" its result.
 
     Args:
         max_sequence_length, pad_to: As in `generated_listops`.
@@ -202,9 +178,17 @@ def _read(rows):
     rule = 'A row of ListOps must have a "Source" of tokens and a "Target" from 0 to 9.'
 
     def read(row):
-        return encode_listops(row["Source"]), DIGITS.index(row["Target"].strip())
+        return _encode(row["Source"]), DIGITS.index(row["Target"].strip())
 
     return [read_row(row, read, rule) for row in rows]
+
+
+def _encode(text):
+    """Encode a text as indices into `LISTOPS_VOCABULARY`, without parentheses."""
+    tokens = text.replace("(", " ").replace(")", " ").split()
+    if not tokens or not set(tokens) <= set(IDS):
+        raise ValueError(f"ListOps must consist of {' '.join(IDS)} ( ). Received: {text[:60]!r}")
+    return np.array([IDS[token] for token in tokens], "uint8")
 
 
 def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]:

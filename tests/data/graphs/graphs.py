@@ -48,13 +48,3 @@ SIZES = [len(graph["x"]) for graph in GRAPHS]
 BATCH = pad_graphs(GRAPHS)
 MASK = np.arange(24) <= np.array(SIZES)[:, None]
 TOKENS = np.random.default_rng(0).normal(size=(3, 24, 8)).astype("float32")
-
-
-def graph_inputs(graphs):
-    """Return a batch of graphs with five hops, and tokens that are zero at padding."""
-    batch = pad_graphs(graphs, hops=5)
-    tokens = np.zeros((len(graphs), *batch["attn_bias"].shape[1:2], 8), "float32")
-    for index, graph in enumerate(graphs):
-        real = slice(len(graph["x"]) + 1)
-        tokens[index, real] = TOKENS[index, real]
-    return {**batch, "tokens": tokens}

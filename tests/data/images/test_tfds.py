@@ -8,7 +8,7 @@ from pathlib import Path
 import keras
 import pytest
 
-from keras_permix.data import tfds_source
+from keras_permix.data import tfds_images
 
 pytest.importorskip("tensorflow_datasets", reason="tensorflow-datasets is not installed")
 ROOT = Path(__file__).parents[3]
@@ -47,10 +47,10 @@ def test_read_without_tensorflow(folder):
 )
 def test_unknown_name_or_split_raises(name, split, rule, folder):
     with pytest.raises(ValueError, match=rule):
-        tfds_source(name, split, folder)
+        tfds_images(name, 16, folder, splits=(split, "train"))
 
 
 def test_missing_tfds_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     with pytest.raises(ImportError, match=r'pip install "keras_permix\[train\]"'):
-        tfds_source("tiny", "train")
+        tfds_images("tiny", 16)
