@@ -49,7 +49,10 @@ CUSTOM = "custom"  # the name of a layer outside `MIXERS`
 
 
 def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
-    """Return a mixer, given as a name, a dict with a `"name"`, or a layer, as a dict."""
+    """Return a mixer, given as a name, a dict with a `"name"`, or a layer, as a dict.
+
+    A layer of `MIXERS` stands for its arguments that differ from the defaults.
+    """
     if isinstance(spec, keras.layers.Layer):
         return _spec_of_layer(spec)
     if isinstance(spec, dict) and spec.get("name") == CUSTOM:
@@ -62,8 +65,14 @@ def _spec_of_layer(layer):
     if not names:
         return {"name": CUSTOM, "config": plain(serialize_unbuilt(layer))}  # not in `MIXERS`
     name = next((name for name in names if not MIXERS[name].defaults), names[0])
-    config = {key: value for key, value in layer.get_config().items() if key in arguments_of(name)}
-    return {**config, "name": name}
+    config, general = layer.get_config(), parameters_of(keras.layers.Layer)
+    given = {
+        key: config[key]
+        for key, parameter in parameters_of(type(layer)).items()
+        if key in config.keys() - general.keys()
+        and (config[key] != parameter.default or key in MIXERS[name].defaults)
+    }
+    return {**given, "name": name}
 
 
 def check_mixer_or_none(spec: Any) -> dict[str, Any] | None:

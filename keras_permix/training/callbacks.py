@@ -22,9 +22,9 @@ LAST = 22  # call after which the estimate is printed, if the first epoch does n
 class Progress(keras.callbacks.Callback):
     """Seed each epoch, record the rows of the log, and stop at values that are not finite.
 
-    There is a row per finished epoch. The loss is checked after each batch, the weights after each
-    epoch. `stream` separates the random numbers of this process from those of others; it is empty
-    for the first process.
+    There is a row per finished epoch, and none for an epoch that another callback cuts short. The
+    loss is checked after each batch, the weights after each epoch. `stream` separates the random
+    numbers of this process from those of others; it is empty for the first process.
 
     Raises:
         FloatingPointError: out of `fit`, for a loss or weight that is not finite.
@@ -68,11 +68,14 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         # `stop_training` would leave a model on JAX that cannot be evaluated.
+        self._is_whole = batch + 1 == self.params["steps"]
         loss = float((logs or {}).get("loss", 0.0))
         if not np.isfinite(loss):
             self._stop(f"a loss of {loss} in epoch {self.epoch + 1}, batch {batch + 1}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if not self._is_whole:
+            return
         for key, value in (logs or {}).items():
             if not np.isfinite(float(value)):
                 self._stop(f"`{key}` of {float(value)} after epoch {epoch + 1}")
@@ -120,6 +123,8 @@ class Estimate(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.epoch = epoch
+        if self.calls >= SKIPPED:  # The validation of short epochs is not counted.
+            self.started, self.first = time.perf_counter(), epoch * self.params["steps"]
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self.is_printed:

@@ -114,19 +114,24 @@ def fit_recipe(
         if distribution.count > 1:
             state = distribution.broadcast(weights_content(model))
             load_weights_content(model, state, "the weights of the first process")
+        optimizer = model.optimizer
         distribution.prepare(model)
-        if not progress.is_stopped():
-            model.fit(
-                training,
-                validation_data=validation,
-                shuffle=False,  # The pipeline shuffles.
-                initial_epoch=progress.epoch,
-                epochs=recipe.epochs,
-                callbacks=callbacks,
-                verbose=verbose,
-                class_weight=class_weight,
-            )
-    if recipe.early_stopping:
+        try:
+            if not progress.is_stopped():
+                model.fit(
+                    training,
+                    validation_data=validation,
+                    shuffle=False,  # The pipeline shuffles.
+                    initial_epoch=progress.epoch,
+                    epochs=recipe.epochs,
+                    callbacks=callbacks,
+                    verbose=verbose,
+                    class_weight=class_weight,
+                )
+        finally:
+            if model.optimizer is not optimizer:  # The user's `fit` must not wait for others.
+                model.optimizer, model.train_function = optimizer, None
+    if recipe.early_stopping and progress.rows:
         best = progress.best or progress.epoch
         load_weights_content(model, *read_weights(Path(out, "checkpoints"), best))
         if recipe.ema is not None:
@@ -139,8 +144,10 @@ def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
 
     The weights average to one per sample, like scikit-learn's "balanced" weights.
     """
+    if task.num_classes is None:
+        raise ValueError(f"`class_weight` requires one class per sample. Received: {task.name}")
     labels = labels_of(dataset.train)
-    if task.num_classes is None or labels is None:
+    if labels is None:
         raise ValueError(
             f"`class_weight` requires labels known in advance. Received: {dataset.name}"
         )

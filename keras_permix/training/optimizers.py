@@ -74,7 +74,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         name: Decay: "constant", "cosine" or "linear". "cosine_epochs" is a cosine that changes once
             per epoch. "rsqrt" divides `peak` by the square root of the step. "cosine_cycles" is a
             cosine that restarts every `total_steps` after the warm-up.
-        peak: Learning rate after the warm-up.
+        peak: Learning rate after the warm-up; for "rsqrt", a factor of it.
         warmup_steps: Steps of the warm-up.
         total_steps: Steps of the whole run, including the warm-up.
         steps_per_epoch: Steps per epoch.
@@ -109,7 +109,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return self.warmup_start + (self.peak - self.warmup_start) * share
 
     def _decay(self, step):
-        """Return the factor of the decay, from 1 to 0."""
+        """Return the factor of the decay."""
         if self.name == "constant":
             return 1.0
         if self.name == "rsqrt":
@@ -130,7 +130,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 def make_optimizer(recipe: Recipe, steps_per_epoch: int) -> Any:
     """Make the optimizer of a recipe, with its schedule and moving average.
 
-    Biases, normalization parameters, class tokens and position tables have no weight decay.
+    Biases, `gamma` and `beta` of normalization, class tokens and tables have no weight decay.
     """
     spec = dict(recipe.optimizer)
     name = check_choice("optimizer", spec.pop("name"), sorted(OPTIMIZERS))

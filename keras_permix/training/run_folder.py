@@ -77,7 +77,9 @@ class RunFolder(Progress):
             raise ValueError(f"{rule}. Received: {self.path} with {changed}")
 
     def _resume(self):
-        sweep(self.path)
+        for folder in (self.path, self.path / "checkpoints"):
+            if folder.is_dir():
+                sweep(folder)
         found = load_checkpoint(self.path / "checkpoints")
         if found is None:
             return

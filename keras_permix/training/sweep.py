@@ -35,9 +35,10 @@ def sweep(
     """Train a recipe once for each combination of values and each seed.
 
     Called again with the same folder, it skips finished runs and resumes a stopped one. The folder
-    receives a folder per run, and `sweep.csv` with a row per run. `sweep.png` shows the first score
-    over the values of the first key, as mean and standard deviation over the seeds. It also shows
-    the validation score of each run by epoch, or the loss if the log lacks the score.
+    receives a folder per run, and `sweep.csv` with a row per run, also of earlier sweeps.
+    `sweep.png` shows the first score over the values of the first key, as mean and standard
+    deviation over the seeds. It also shows the validation score of each run by epoch, or the loss
+    if the log lacks the score.
 
     Args:
         recipe: Name or path of a recipe.
@@ -53,8 +54,8 @@ def sweep(
         **changes: New values of the recipe for all runs: `epochs=20`.
 
     Returns:
-        The rows of `sweep.csv`: the values, the seed, the folder, the scores, the number of
-        parameters, and the seconds per step of the fastest epoch, including its validation.
+        A row per run: the values, the seed, the folder, the scores, the number of
+        parameters, and the seconds of the fastest epoch, including its validation.
 
     Raises:
         ValueError: for an invalid recipe, key or value, or a folder with runs of other values.
@@ -94,17 +95,15 @@ def sweep(
             if verbose:
                 print(f"run {number} of {len(plans)}: {name}", flush=True)
             done = train(run, out=folder, data_dir=data_dir, verbose=verbose)
-            steps = int(done.model.optimizer.iterations) / len(done.rows)
-            seconds = min(epoch["seconds"] for epoch in done.rows) / steps
             known[name] = {
                 **row,
                 "folder": name,
                 **{key: str(score) for key, score in done.scores.items()},
                 "parameters": str(done.model.count_params()),
-                "seconds_per_step": f"{seconds:.3g}",
+                "seconds_per_epoch": f"{min(epoch['seconds'] for epoch in done.rows):.3g}",
             }
         rows.append(known[name])
-        write_text(table, format_csv(rows))
+        write_text(table, format_csv([*known.values()]))
         draw_sweep(rows, drawn, Path(out, "sweep.png"))
     return rows
 

@@ -96,6 +96,9 @@ def train(
     >>> sorted(done.scores)
     ['generated/test/top1', 'generated/test/top5']
     """
+    if isinstance(recipe, Run) and (option or smoke or changes):
+        rule = "A `Run` must come without `option`, `smoke` and changes"
+        raise ValueError(f"{rule}. Received: {option=}, {smoke=}, {changes=}")
     run = recipe if isinstance(recipe, Run) else plan_run(recipe, option, smoke, **changes)
     folder, values = Path(out or run.folder), run.recipe
     check_data(values)

@@ -6,6 +6,7 @@ import pytest
 
 from keras_permix.layers import (
     CSP,
+    DampedEMA,
     GraphEmbedding,
     MegaBlock,
     PositionEmbedding,
@@ -157,7 +158,20 @@ def test_layer_is_copied_from_config():
     config, expected = layer.get_config(), given.get_config()
     assert layer is not given and layer.name == "mixer"
     differing = {name for name in expected if config[name] != expected[name]}
-    assert differing == {"layer_index", "num_layers", "name"}
+    assert differing == {"layer_index", "num_layers", "name", "use_output_bias"}
+
+
+def test_layer_in_a_model_matches_a_dict():
+    for given in (CSP(group_size=4, use_value_bias=True), DampedEMA(8), SliceSort("max_exchange")):
+        spec = check_mixer(given)
+        assert set(spec) <= {"name", "group_size", "use_value_bias", "ema_dim", "bidirectional",
+                             "order"}  # fmt: skip
+        mixers = [
+            tiny("ViT", mixer=mixer, dropout=0.25, dtype="bfloat16").get_layer("block_1").mixer
+            for mixer in (given, spec)
+        ]
+        assert type(mixers[0]) is type(given) and mixers[0].get_config() == mixers[1].get_config()
+        assert (mixers[0].dropout, mixers[0].compute_dtype) == (0.25, "bfloat16")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

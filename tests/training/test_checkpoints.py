@@ -15,6 +15,7 @@ import pytest
 
 from keras_permix.training import checkpoints
 from keras_permix.training.run_folder import RunFolder
+from keras_permix.utils import files
 from keras_permix.utils.files import release_folder
 from tests.harness.processes import environment
 from tests.training import runs
@@ -56,6 +57,18 @@ def test_unrelated_checkpoint_folders_are_kept(run):
     release_folder(run)
     for name in ("checkpoint", "checkpoint_backup"):
         assert (run / name / "state.json").read_text() == "{}"
+
+
+def test_partial_checkpoint_of_a_killed_process_is_removed(run, monkeypatch):
+    before = sorted((run / "checkpoints").iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(files.shutil, "rmtree", lambda *args, **kwargs: None)
+        with pytest.raises(KeyboardInterrupt), files.replacing_folder(before[0]):
+            raise KeyboardInterrupt
+    assert len(list((run / "checkpoints").iterdir())) == len(before) + 1
+    RunFolder(run, runs.RECIPE)
+    release_folder(run)
+    assert sorted((run / "checkpoints").iterdir()) == before
 
 
 def test_last_two_checkpoints_are_kept(finished):

@@ -1,6 +1,7 @@
 """Test distributed training: results match one device, invalid setups raise."""
 
 import contextlib
+import dataclasses
 import json
 import re
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from keras_permix import data, zoo
 from keras_permix.layers import TokenEmbedding
+from keras_permix.tasks import task_of
 from keras_permix.training.callbacks import Together
 from keras_permix.training.distribute import Distribution, distributed
 from keras_permix.training.distribute.distribution import Processes
@@ -28,7 +30,7 @@ from tests.__main__ import fast_compilation
 from tests.harness import ROOT
 from tests.harness.processes import environment
 from tests.tolerances import TOLERANCES
-from tests.training import together
+from tests.training import runs, together
 from tests.zoo.models import FAMILIES, TINY, tiny
 
 BACKEND = keras.config.backend()
@@ -174,6 +176,17 @@ def test_gradients_and_metrics_are_averaged(optimizer, frozen):
         found.append([*model.get_weights(), *map(np.array, history.values())])
     for expected, ours in zip(*found, strict=True):
         np.testing.assert_allclose(ours, expected, **TOLERANCES["model"]["float32"])
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")
+def test_optimizer_of_a_finished_run_needs_no_other_process(tmp_path):
+    recipe = dataclasses.replace(runs.RECIPE, epochs=1)
+    data, here = runs.make_images(), IdenticalProcesses()
+    here.broadcast = lambda content: content
+    model, _ = runs.train(recipe, data, tmp_path, verbose=0, distribution=here)
+    here.add_up = None  # as after the end of the other processes
+    model.fit(task_of(model).batches(data.train, 16), verbose=0)
+    assert isinstance(model.optimizer, keras.optimizers.AdamW)
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX has one program for all processes")

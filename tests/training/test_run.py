@@ -19,6 +19,7 @@ from keras_permix.training.run_folder import write_events
 from tests.harness.processes import environment
 from tests.training import runs
 from tests.training.runs import train
+from tests.zoo.models import tiny
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,33 @@ class StopAt(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         if epoch == self.epoch:
             raise KeyboardInterrupt
+
+
+class StopWithin(keras.callbacks.Callback):
+    """Stop within the second epoch, as a callback that watches the time does."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training = self.model.optimizer.iterations == 7
+
+
+@pytest.mark.once
+def test_epoch_that_a_callback_stops_is_trained_again(finished, tmp_path):
+    _, expected, rows = finished
+    callbacks = [StopWithin()]
+    _, stopped = train(runs.RECIPE, runs.make_images(), tmp_path, verbose=0, callbacks=callbacks)
+    assert len(stopped) == 1
+    model, resumed = train(runs.RECIPE, runs.make_images(), tmp_path, verbose=0)
+    assert [row["loss"] for row in resumed] == [row["loss"] for row in rows]
+    for ours, theirs in zip(model.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.once
+def test_class_weight_requires_one_class_per_sample():
+    task = task_of(tiny("CSPViT", predicts="labels"))
+    message = "`class_weight` requires one class.*multilabel_image_classification"
+    with pytest.raises(ValueError, match=message):
+        balanced_weights(runs.make_images(), task)
 
 
 @pytest.mark.once

@@ -53,9 +53,14 @@ def test_stopped_sweep_resumes_to_the_same_table(tmp_path, monkeypatch, capsys):
     ]  # fmt: skip
     assert int(rows[2]["parameters"]) > int(rows[0]["parameters"]) == int(rows[1]["parameters"])
     for row, expected in zip(rows, read(tmp_path / "whole"), strict=True):
-        assert {**row, "seconds_per_step": expected["seconds_per_step"]} == expected
-    assert "generated/test/top1" in printed and "seconds_per_step" in printed
+        assert {**row, "seconds_per_epoch": expected["seconds_per_epoch"]} == expected
+    assert "generated/test/top1" in printed and "seconds_per_epoch" in printed
     assert (tmp_path / "stopped" / "sweep.png").read_bytes().startswith(b"\x89PNG")
+    more = [*command, "--out", str(tmp_path / "stopped"), "--set", "batch_size=8"]
+    more = [word.replace("model.mlp_dim=8,16", "model.mlp_dim=24") for word in more]
+    assert main([*more[:4], *more[6:]]) == 0
+    found = read(tmp_path / "stopped")
+    assert found[:4] == rows and len(found) == 5
 
 
 def test_sweep_over_seeds(tmp_path, monkeypatch):

@@ -243,6 +243,14 @@ def test_steps_per_execution_on_torch_raises(recipe, made, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("more", [{"smoke": True}, {"option": "larger"}, {"epochs": 5}])
+def test_changes_of_a_planned_run_raise(more, recipe, tmp_path):
+    with pytest.raises(ValueError, match=f"A `Run` .*{list(more)[0]}.*{list(more.values())[0]}"):
+        train(plan_run(recipe), out=tmp_path / "run", **more)
+    assert not (tmp_path / "run").exists()
+
+
 def test_finished_run_keeps_commit(recipe, made, tmp_path, commit):
     def recorded_commits():
         return json.loads((tmp_path / "run" / "run.json").read_text())["commits"]

@@ -31,8 +31,7 @@ class ScaleNorm(Composite):
 
     def call(self, inputs):
         x = ops.cast(inputs, full_precision(inputs.dtype))  # squares overflow in float16
-        # Not `ops.mean`, which does not keep float64 on PyTorch.
-        mean = ops.sum(ops.square(x), axis=-1, keepdims=True) / x.shape[-1]
+        mean = ops.mean(ops.square(x), axis=-1, keepdims=True)
         return ops.cast(self.scale * x * ops.rsqrt(mean + self.epsilon), inputs.dtype)
 
 

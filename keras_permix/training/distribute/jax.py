@@ -85,8 +85,9 @@ class Devices(Distribution):
             check_divides(model, self.devices)
 
     def broadcast(self, content: bytes) -> bytes:
-        size = multihost_utils.broadcast_one_to_all(np.int32(len(content)))
-        padded = np.zeros(int(size), "uint8")
+        size = np.array(divmod(len(content), 2**30), "int32")  # JAX has no 64 bits without a flag
+        blocks, rest = map(int, multihost_utils.broadcast_one_to_all(size))
+        padded = np.zeros(blocks * 2**30 + rest, "uint8")
         if self.is_chief:
             padded[:] = np.frombuffer(content, "uint8")
         return np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes()
