@@ -91,7 +91,7 @@ def test_each_test_is_in_one_share(shares):
     first = [conftest.share_of(item(number), shares) for number in range(99)]
     assert set(first) == set(range(shares))
     assert [conftest.share_of(item(number), shares) for number in range(99)] == first
-    for mark in ("once", "everywhere"):
+    for mark in ("once", "everywhere", "skipif"):
         assert conftest.share_of(item(0, mark), shares) is None
 
 

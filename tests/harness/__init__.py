@@ -9,12 +9,13 @@ from tests.harness.other_backend import (
     other_backend,
 )
 from tests.harness.presets import check_preset
-from tests.harness.values import ROOT, assert_close, load_golden, needs_cpu, to_numpy
+from tests.harness.values import ROOT, assert_close, assert_same, load_golden, needs_cpu, to_numpy
 
 __all__ = [
     "BACKENDS",
     "ROOT",
     "assert_close",
+    "assert_same",
     "check_empty",
     "check_extended",
     "check_layer",

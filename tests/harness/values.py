@@ -33,6 +33,12 @@ def load_golden(name):
         return dict(arrays)
 
 
+def assert_same(actual, desired):
+    """Assert that values are equal, including the signs of zeros."""
+    np.testing.assert_array_equal(actual, desired)
+    np.testing.assert_array_equal(np.signbit(actual), np.signbit(desired))
+
+
 def assert_close(actual, desired, dtype="float32", kind="layer"):
     """Assert that values agree within the tolerance of their kind and dtype."""
     np.testing.assert_allclose(actual, desired, **TOLERANCES[kind][dtype])

@@ -176,6 +176,7 @@ def dataset(*arrays):
     return tensorflow.data.Dataset.from_tensor_slices(arrays).batch(2)
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("make", [Batches, loader, dataset])
 def test_64_bit_batches_do_not_warn(make):
     """JAX warns if it truncates 64-bit numbers to 32 bits."""

@@ -70,6 +70,7 @@ def test_lists_match_arrays(compiled):
     assert compiled.evaluate(IMAGES, LABELS.tolist(), verbose=0) == expected
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("way", ["fit", "tensor", "validation", "train_on_batch"])
 def test_target_shape_must_match_loss(way, compiled):
     """On JAX, the model would lose its weights if a step failed."""

@@ -9,6 +9,8 @@ import pytest
 
 from tests.zoo.models import tiny
 
+pytestmark = pytest.mark.everywhere
+
 IMAGES = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 3), "uint8")
 LABELS = np.arange(8) % 3
 

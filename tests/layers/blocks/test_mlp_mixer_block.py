@@ -102,6 +102,10 @@ def built():
     ("call", "message"),
     [
         (lambda: MLPMixerBlock("sparse"), "`mlp` must be one of.*'sparse'"),
+        (
+            lambda: MLPMixerBlock("butterfly", tokens_mlp_dim=8),
+            "require mlp='dense'.*mlp='butterfly', tokens_mlp_dim=8, channels_mlp_dim=None",
+        ),
         (lambda: MLPMixerBlock(expansion=0), "`expansion` must be a positive integer.*=0"),
         (lambda: MLPMixerBlock()(X[0]), r"must have the shape.*\(16, 9\)"),
         (lambda: MLPMixerBlock()(keras.Input((None, 8))), "tokens must be known.*None, 8"),
