@@ -90,8 +90,9 @@ class CSP(TokenMixer):
         _, tokens, width = self._tokens_shape(input_shape)
         channels: Any = self.inner_dim or width
         if tokens and self.group_size and tokens % self.group_size and not self.ragged:
-            rule = "`group_size` must divide the tokens with the class token, unless `ragged=True`."
-            raise ValueError(f"{rule} Received: group_size={self.group_size}, {tokens=}")
+            rule = "`group_size` must divide the number of tokens, unless `ragged=True`."
+            more = f"{tokens=} (including a class token, if any)"
+            raise ValueError(f"{rule} Received: group_size={self.group_size}, {more}")
         shift = self.shift
         if isinstance(shift, str):
             shift = ops.ShiftSchedule(shift, channels, **self._facts())
