@@ -1,4 +1,4 @@
-"""Fine-tune a model pretrained on Tiny-ImageNet, and compare it with training from scratch.
+"""Fine-tune a model pretrained on Tiny ImageNet, and compare it with training from scratch.
 
     pip install scikit-image scikit-learn
     python examples/fine_tune.py [--data-dir FOLDER] [--steps 150]
