@@ -198,6 +198,30 @@ def test_dropout_acts_in_training_only(make):
     assert 0.4 < zeros < 0.6
 
 
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (partial(CausalCSP, delays=5), 1),
+        (DampedEMA, 1),
+        (FourierMixer, 1),
+        (partial(SoftmaxAttention, 2), 2),
+        (partial(MEGA, attention={"dropout": 0.5, "max_sequence_length": 16}, hidden_dropout=0.5,
+                 causal=True), 6),
+    ],
+)  # fmt: skip
+def test_each_dropout_acts(make, count):
+    layer = make(dropout=0.5)
+    inputs = np.random.default_rng(0).normal(size=SHAPE).astype("float32")
+    outputs = to_numpy(layer(inputs))
+    parts = [part for part in layer._flatten_layers() if isinstance(part, keras.layers.Dropout)]
+    assert len(parts) == count
+    for active in parts:
+        for part in parts:
+            part.rate = 0.5 * (part is active)
+        assert (to_numpy(layer(inputs, training=True)) != outputs).any(), active.path
+        np.testing.assert_array_equal(to_numpy(layer(inputs, training=False)), outputs)
+
+
 # Methods of Keras that layers and models are meant to override.
 OVERRIDDEN = {
     "build", "call", "compute_mask", "compute_output_shape", "evaluate", "export", "fit",

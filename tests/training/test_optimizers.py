@@ -14,6 +14,7 @@ from keras_permix.training.optimizers import (
     make_schedule,
 )
 from tests.harness import load_golden
+from tests.zoo.models import tiny
 
 PEAK, WARMUP, TOTAL, PER_EPOCH = 0.4, 10, 50, 8
 
@@ -103,3 +104,9 @@ def test_weight_decay_excludes_biases_and_norms():
     optimizer.build(model.trainable_variables)
     decayed = [v.name for v in model.trainable_variables if optimizer._use_weight_decay(v)]
     assert decayed == ["kernel"]
+    model = tiny("ViT", pooling="cls")
+    optimizer = make_optimizer(recipe(optimizer=spec), 10)
+    optimizer.build(model.trainable_variables)
+    decayed = {v.name for v in model.trainable_variables if optimizer._use_weight_decay(v)}
+    kept = {v.name for v in model.trainable_variables} - decayed
+    assert decayed == {"kernel"} and kept == {"bias", "gamma", "beta", "class_token", "table"}

@@ -175,21 +175,25 @@ predicts = "PREDICTS"
 """
 
 
+@pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("predicts", ["labels", "values"])
 @pytest.mark.parametrize("smoke", [False, True])
-def test_text_regression_and_multilabel_classification(predicts, smoke, tmp_path, capsys):
+def test_text_regression_and_multilabel_classification(predicts, smoke, pairs, tmp_path, capsys):
     targets = {"labels": ("long|new", "new", "", "long"), "values": ("1", "-2.5", "3", "4")}
+    columns, second = ("text,text2,label", ",other") if pairs else ("text,label", "")
     for part in ("train", "test"):
-        rows = [f"text number {n},{y}" for n, y in enumerate(targets[predicts])]
-        (tmp_path / f"{part}.csv").write_text("\n".join(["text,label", *rows]), encoding="utf-8")
-    (tmp_path / "notes.toml").write_text(TEXTS.replace("PREDICTS", predicts), encoding="utf-8")
+        rows = [f"text number {n}{second},{y}" for n, y in enumerate(targets[predicts])]
+        (tmp_path / f"{part}.csv").write_text("\n".join([columns, *rows]), encoding="utf-8")
+    text = TEXTS.replace("PREDICTS", predicts) + f"pairs = {str(pairs).lower()}\n"
+    (tmp_path / "notes.toml").write_text(text, encoding="utf-8")
     done = train(
         tmp_path / "notes.toml", data_dir=tmp_path, out=tmp_path / "run", verbose=0, smoke=smoke,
         batch_size=4,
     )  # fmt: skip
     names = {"labels": ("long", "new"), "values": ("label",)}[predicts]
-    kind = {"labels": "multilabel_text_classification", "values": "text_regression"}[predicts]
-    assert done.model.task == kind and done.model.predict(["one"], verbose=0).shape[0] == 1
+    word, inputs = ("pair", ("one", "two")) if pairs else ("text", "one")
+    kind = {"labels": f"multilabel_{word}_classification", "values": f"{word}_regression"}[predicts]
+    assert done.model.task == kind and done.model.predict([inputs], verbose=0).shape[0] == 1
     if smoke:
         return
     assert done.model.labels == names
@@ -197,5 +201,5 @@ def test_text_regression_and_multilabel_classification(predicts, smoke, tmp_path
     assert ZooModel.from_preset(preset).labels == names
     capsys.readouterr()
     assert main(["evaluate", preset, "--data-path", str(tmp_path / "test.csv")]) == 0
-    assert main(["predict", preset, "a new text"]) == 0
+    assert main(["predict", preset, *["a new text", "another"][: 1 + pairs]]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split()[-1] in names

@@ -16,6 +16,7 @@ from keras_permix.recipes.recipe import make_recipe
 from keras_permix.tasks import task_of
 from keras_permix.training.fit import balanced_weights
 from keras_permix.training.run_folder import write_events
+from keras_permix.zoo import CSPViT
 from tests.harness.processes import environment
 from tests.training import runs
 from tests.training.runs import train
@@ -110,6 +111,25 @@ def test_epoch_that_a_callback_stops_is_trained_again(finished, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_options_reach_keras(tmp_path, monkeypatch):
+    given, fit = {}, CSPViT.fit
+
+    def watched(self, x, **arguments):
+        given.update(arguments, x=x)
+        return fit(self, x, **arguments)
+
+    monkeypatch.setattr(CSPViT, "fit", watched)
+    recipe = dataclasses.replace(runs.RECIPE, epochs=1, validation_samples=7)
+    steps = 1 if keras.config.backend() == "torch" else 2
+    model, _ = train(
+        recipe, runs.make_images(), tmp_path, verbose=0, steps_per_execution=steps, workers=2
+    )
+    assert sum(len(y) for _, y in given["validation_data"]) == 7
+    assert given["x"].threads == given["validation_data"].threads == 2
+    assert model.steps_per_execution == steps
+    assert (model.optimizer.use_ema, model.optimizer.ema_momentum) == (True, 0.9)
+
+
 @pytest.mark.once
 def test_class_weight_requires_one_class_per_sample():
     task = task_of(tiny("CSPViT", predicts="labels"))
@@ -132,7 +152,7 @@ def test_balanced_class_weights(tmp_path):
     data = dataclasses.replace(data, train=(data.train[0], labels))
     expected = {0: 80 / 120, 1: 80 / 72, 2: 80 / 48}
     values = dict(
-        runs.VALUES, augmentation={}, class_weight="balanced", epochs=1, label_smoothing=0.0,
+        runs.VALUES, augmentation={}, class_weight="balanced", epochs=1, label_smoothing=0.3,
         optimizer=dict(name="sgd", learning_rate=0.0),
         model=dict(runs.VALUES["model"], dropout=0.0),
     )  # fmt: skip
@@ -141,7 +161,7 @@ def test_balanced_class_weights(tmp_path):
     assert balanced_weights(data, task_of(model)) == pytest.approx(expected)
     logits = model.predict(data.train[0], verbose=0).astype("float64")
     log_sums = np.log(np.exp(logits).sum(-1))
-    losses = log_sums - logits[np.arange(80), labels]
+    losses = log_sums - 0.7 * logits[np.arange(80), labels] - 0.3 * logits.mean(-1)
     weighted = losses * np.array([expected[label] for label in labels])
     assert rows[0]["loss"] == pytest.approx(weighted.mean(), rel=1e-4)
     assert abs(rows[0]["loss"] - losses.mean()) > 1e-4
