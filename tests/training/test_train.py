@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -17,6 +18,7 @@ from keras_permix.data.images.sets import SETS
 from keras_permix.training import make_model, plan_run, train
 from keras_permix.training import run as run_module
 from keras_permix.training.card import write_card
+from keras_permix.training.distribute import Distribution
 from keras_permix.training.preset import _fits_float16
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.utils.files import release_folder
@@ -241,6 +243,19 @@ def test_steps_per_execution_on_torch_raises(recipe, made, tmp_path):
     with pytest.raises(ValueError, match="`steps_per_execution` must be 1.*_execution=2"):
         train(recipe, out=tmp_path / "run", verbose=0, steps_per_execution=2)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.once
+def test_flags_reach_train(recipe, made, tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(
+        "keras_permix.training.train",
+        lambda run, **arguments: given.update(arguments) or SimpleNamespace(scores={}),
+    )
+    flags = ["--distribute", "auto", "--steps-per-execution", "3", "--workers", "2"]
+    assert main(["train", str(recipe), "--out", str(tmp_path / "run"), *flags]) == 0
+    assert (given["steps_per_execution"], given["workers"]) == (3, 2)
+    assert isinstance(given["distribute"], Distribution)
 
 
 @pytest.mark.once
