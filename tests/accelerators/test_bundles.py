@@ -8,11 +8,9 @@ import sys
 import keras
 import pytest
 
-from tests.harness import ROOT
+from tests.harness import ROOT, load_module
 
-spec = importlib.util.spec_from_file_location("bundles", ROOT / "tools" / "bundles.py")
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
+tool = load_module("tools/bundles.py")
 
 # Most bundles per kernel for float32 inputs of shape (32, 256, 384).
 MOST = {

@@ -13,7 +13,7 @@ from keras_permix import ops
 from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.backend.triton.windows import Reads, Window
 from tests.accelerators.triton_cases import AHEAD, CASES, DTYPES, as_tensors, check, check_second
-from tests.harness import ROOT, to_numpy
+from tests.harness import load_module, to_numpy
 from tests.oracle import permutations as oracle
 from tests.zoo.models import tiny
 
@@ -268,8 +268,6 @@ def test_strided_input_and_empty_batch():
 
 
 def test_tuned_program_sizes_give_equal_results(capsys):
-    spec = importlib.util.spec_from_file_location("tune", ROOT / "tools" / "tune_triton.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = load_module("tools/tune_triton.py")
     assert tool.main(["--dry-run"]) == 0
     assert capsys.readouterr().out.count("equal") == 21

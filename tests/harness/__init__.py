@@ -9,7 +9,15 @@ from tests.harness.other_backend import (
     other_backend,
 )
 from tests.harness.presets import check_preset
-from tests.harness.values import ROOT, assert_close, assert_same, load_golden, needs_cpu, to_numpy
+from tests.harness.values import (
+    ROOT,
+    assert_close,
+    assert_same,
+    load_golden,
+    load_module,
+    needs_cpu,
+    to_numpy,
+)
 
 __all__ = [
     "BACKENDS",
@@ -28,6 +36,7 @@ __all__ = [
     "fit_once",
     "functional",
     "load_golden",
+    "load_module",
     "needs_cpu",
     "other_backend",
     "to_numpy",

@@ -1,5 +1,6 @@
 """Convert, load and compare arrays."""
 
+import importlib.util
 from pathlib import Path
 
 import keras
@@ -18,6 +19,14 @@ def needs_cpu():
     platform = running.module("runtime").hardware(keras.ops.zeros(1)).platform
     if platform != "cpu":
         pytest.skip(f"requires a CPU, but Keras runs on {platform}")
+
+
+def load_module(path):
+    """Import a Python file of the repository, such as "tools/walk.py"."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def to_numpy(x):

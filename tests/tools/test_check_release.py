@@ -1,16 +1,13 @@
 """Test the release checks: files, metadata, links and snippets."""
 
-import importlib.util
 import re
 import tomllib
 
 import pytest
 
-from tests.harness import ROOT
+from tests.harness import ROOT, load_module
 
-spec = importlib.util.spec_from_file_location("check", ROOT / "tools" / "check_release.py")
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
+tool = load_module("tools/check_release.py")
 
 pytestmark = pytest.mark.once
 

@@ -1,14 +1,10 @@
 """Test the prose checker on Markdown and docstrings."""
 
-import importlib.util
-
 import pytest
 
-from tests.harness import ROOT
+from tests.harness import load_module
 
-spec = importlib.util.spec_from_file_location("check_voice", ROOT / "tools" / "check_voice.py")
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
+tool = load_module("tools/check_voice.py")
 
 pytestmark = pytest.mark.once
 

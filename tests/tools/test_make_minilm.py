@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from keras_permix.zoo import SimpleTRON
-from tests.harness import ROOT
+from tests.harness import load_module
 from tests.tolerances import TOLERANCES
 
 tokenizers = pytest.importorskip("tokenizers")
-spec = importlib.util.spec_from_file_location("make_minilm", ROOT / "tools" / "make_minilm.py")
-make_minilm = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(make_minilm)
+make_minilm = load_module("tools/make_minilm.py")
 
 TEXTS = ["A gripping, funny and honest film.", "Two hours that feel like four."]
 needs_minilm = pytest.mark.skipif(

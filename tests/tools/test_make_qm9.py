@@ -1,6 +1,5 @@
 """Test the conversion of the tables of qm9pack to the QM9 data set."""
 
-import importlib.util
 import lzma
 import zipfile
 
@@ -8,11 +7,9 @@ import pytest
 
 from keras_permix.data import files, load_graphs
 from keras_permix.data.graphs.sets import HARTREE
-from tests.harness import ROOT
+from tests.harness import load_module
 
-spec = importlib.util.spec_from_file_location("make_qm9", ROOT / "tools" / "make_qm9.py")
-make_qm9 = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(make_qm9)
+make_qm9 = load_module("tools/make_qm9.py")
 
 NUMBERS = "157.7118,157.70997,157.70699,0.,13.21,-0.3877,0.1171,{gap},35.3,0.04,-4,-4,-4,-4,6.4"
 

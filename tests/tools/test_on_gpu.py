@@ -1,6 +1,5 @@
 """Test the GPU plan: cases and files exist, dry run on a CPU, failed steps."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -9,11 +8,9 @@ import keras
 import pytest
 
 from keras_permix.bench import layers, models, ops
-from tests.harness import ROOT
+from tests.harness import ROOT, load_module
 
-spec = importlib.util.spec_from_file_location("on_gpu", ROOT / "tools" / "on_gpu.py")
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
+tool = load_module("tools/on_gpu.py")
 
 BENCHES = {"ops": ops, "layers": layers, "models": models}
 

@@ -1,18 +1,15 @@
 """Test publishing: all files of a run are copied, and an invalid run changes nothing."""
 
-import importlib.util
 import json
 import shutil
 
 import pytest
 
 from keras_permix.training.run import KEYS
-from tests.harness import ROOT
+from tests.harness import load_module
 from tests.zoo.models import tiny
 
-spec = importlib.util.spec_from_file_location("publish", ROOT / "tools" / "publish.py")
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
+tool = load_module("tools/publish.py")
 
 RECORD = {
     "name": "cspvit/mine",

@@ -1,27 +1,16 @@
 """Test the pages of the documentation site before Sphinx builds them."""
 
-import importlib.util
 import os
 import re
-from pathlib import Path
 
 import pytest
 
 from keras_permix import layers
 from keras_permix.zoo import list_presets
+from tests.harness import ROOT, load_module
 
 pytestmark = pytest.mark.once
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def load():
-    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "site" / "pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SITE = load()
+SITE = load_module("docs/site/pages.py")
 PAGES = SITE.pages()
 
 

@@ -1,22 +1,14 @@
 """Test that tables and charts match the presets and the measurements."""
 
 import csv
-import importlib.util
 import json
 import re
 
 import pytest
 
-from tests.harness import ROOT
+from tests.harness import ROOT, load_module
 
 pytestmark = pytest.mark.once
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def measured(name):
@@ -25,7 +17,7 @@ def measured(name):
 
 
 def test_explorer_has_a_row_per_card_with_the_scores_of_the_weights():
-    head, *rows = load("tables").explorer()
+    head, *rows = load_module("tools/tables.py").explorer()
     found = {re.match(r"\[`(.*?)`\]", row[0])[1]: dict(zip(head, row, strict=True)) for row in rows}
     for path in ROOT.glob("weights/*/*/metadata.json"):
         metadata = json.loads(path.read_text(encoding="utf-8"))
@@ -44,7 +36,7 @@ def test_explorer_has_a_row_per_card_with_the_scores_of_the_weights():
 
 @pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
 def test_explorer_shows_measured_ratios(backend):
-    head, *rows = load("tables").explorer()
+    head, *rows = load_module("tools/tables.py").explorer()
     found = {row[0].split("`")[1]: row[head.index(f"step, {backend}")] for row in rows}
     ratios = {(row["case"], row["model"]): row for row in measured(f"epyc/models_{backend}")}
     csp = ratios["cifar10_small", "CSPViT"]["vs_attention"]
@@ -53,7 +45,7 @@ def test_explorer_shows_measured_ratios(backend):
 
 
 def test_charts_are_up_to_date(tmp_path):
-    load("charts").main(tmp_path)
+    load_module("tools/charts.py").main(tmp_path)
     for name in ("step_times.svg", "cost_over_length.svg"):
         words, coordinates = drawn(tmp_path / name)
         old_words, old_coordinates = drawn(ROOT / "benchmarks" / name)
@@ -69,7 +61,7 @@ def drawn(path):
 
 @pytest.mark.parametrize("number, backend", list(enumerate(["jax", "tensorflow", "torch"])))
 def test_charts_show_the_measurements(number, backend):
-    charts = load("charts")
+    charts = load_module("tools/charts.py")
     bars = {text.get_text() for text in charts.step_times().axes[0].texts}
     ratios = {float(row["vs_attention"]) for row in measured(f"epyc/models_{backend}")}
     assert bars >= {f"{ratio:g}×" for ratio in ratios - {1.0}}

@@ -1,17 +1,14 @@
 """Test how many files of the package common calls enter."""
 
-import importlib.util
 import subprocess
 import sys
 
 import pytest
 
-from tests.harness import ROOT
+from tests.harness import ROOT, load_module
 from tests.harness.processes import environment
 
-spec = importlib.util.spec_from_file_location("walk", ROOT / "tools" / "walk.py")
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
+tool = load_module("tools/walk.py")
 
 # Limits for all backends.
 FILES = {"from_preset": 18, "layer": 16, "train": 70, "predict": 45}
