@@ -112,7 +112,7 @@ def generated_listops(
     [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), and the released code.
     """
     given = {"train": train, "validation": validation, "test": test}
-    counts = [check_integer(name, count, name == "train") for name, count in given.items()]
+    counts = [check_integer(name, count, int(name == "train")) for name, count in given.items()]
     rules = {
         "min_tokens": min_tokens,
         "max_tokens": max_tokens,

@@ -97,7 +97,7 @@ def generated_pathfinder(
     are those of [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
     given = {"train": train, "validation": validation, "test": test}
-    counts = [check_integer(name, count, name == "train") for name, count in given.items()]
+    counts = [check_integer(name, count, int(name == "train")) for name, count in given.items()]
     sizes = (
         dash_length, dash_thickness, gap, dot_radius, seed_distance, distractors, contrast
     )  # fmt: skip

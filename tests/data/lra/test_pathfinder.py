@@ -185,7 +185,7 @@ def test_missing_folder_raises(tmp_path):
         (dict(contour_length=0), "`contour_length` must.*contour_length=0"),
         (dict(distractor_length=0), "`distractor_length` must.*distractor_length=0"),
         (dict(distractors=-1), "negative dimensions"),
-        (dict(validation=-2), "`validation` must be .*validation=-2"),
+        (dict(validation=-2), "`validation` must be .* at least 0.*validation=-2"),
         (dict(train=9.6e4), "`train` must be .*train=96000.0"),
         (dict(contrast=1.5), "`contrast` must be .*contrast=1.5"),
         (dict(contour_length=80), "`contour_length`.*without a picture in"),
