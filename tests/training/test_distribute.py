@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from functools import partial
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -265,6 +266,17 @@ def test_replicas_clip_global_norm_and_vary_dropout():
     assert found["infinite"] == [0, 0]
     first, second = found["masks"]
     assert set(first) == set(second) == {0, 2} and first != second
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's replicas")
+@pytest.mark.parametrize("scaled", [False, True])
+def test_replicas_do_not_accumulate_gradients(scaled):
+    from keras_permix.training.distribute.tensorflow import Replicas
+
+    optimizer, model = keras.optimizers.SGD(gradient_accumulation_steps=4), tiny("CSPViT")
+    model.compile(keras.optimizers.LossScaleOptimizer(optimizer) if scaled else optimizer, "mse")
+    with pytest.raises(ValueError, match="`gradient_accumulation_steps` must be None.*: 4"):
+        Replicas(SimpleNamespace(num_replicas_in_sync=2)).prepare(model)
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's variable")

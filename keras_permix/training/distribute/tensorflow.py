@@ -38,7 +38,8 @@ class Replicas(Distribution):
 
     def prepare(self, model: Model) -> None:
         self.refuse_batch_norms(model)
-        if steps := model.optimizer.gradient_accumulation_steps:
+        inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+        if steps := inner.gradient_accumulation_steps:
             rule = "`gradient_accumulation_steps` must be None on several devices of TensorFlow"
             raise ValueError(f"{rule}. Received: {steps}")
         model.optimizer = SummedGradients(model.optimizer, _sums_of_replicas)
