@@ -50,7 +50,8 @@ class Exported:
 
         Raises:
             ImportError: if a package for the format is missing.
-            ValueError: for an `input_signature` without sizes that the format fixes.
+            ValueError: for an `input_signature` without sizes that the format fixes, or
+                "tf_saved_model" on PyTorch.
 
         Example:
 
@@ -59,6 +60,9 @@ class Exported:
         >>> model.export("test.onnx", format="onnx", verbose=False)  # doctest: +SKIP
         """
         ours, signature = running.exports(), input_signature
+        if ours and format == "tf_saved_model":
+            rule = "`format` must not be 'tf_saved_model' on PyTorch; try 'onnx'"
+            raise ValueError(f"{rule}. Received: {format=}")
         if signature is None and format in OF_ONE_SIZE:
             signature = [keras.tree.map_structure(_spec, self.input, self._example(1))]
         if format == "onnx" and ours:

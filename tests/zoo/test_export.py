@@ -50,9 +50,9 @@ def test_litert_graphs_have_max_atoms_nodes(keras_calls):
     assert arguments["input_signature"][0]["x"].shape[:2] == (None, 23)
 
 
-def test_saved_model_and_custom_signature_are_unchanged(keras_calls):
+def test_other_format_and_custom_signature_are_unchanged(keras_calls):
     model, mine = tiny(), [keras.InputSpec("float32", (4, 16, 16, 3))]
-    model.export("folder")
+    model.export("folder", format="torch" if OURS else "tf_saved_model")
     model.export("model.tflite", format="litert", input_signature=mine, some=1)
     (_, first, exporting), (_, second, _) = keras_calls
     assert (first["input_signature"], exporting) == (None, False)
@@ -121,6 +121,12 @@ def test_onnx_export_with_custom_sequence_length(tmp_path, capsys):
     specs["mask"] = keras.InputSpec("bool", (None, None))
     with pytest.raises(ValueError, match=r"all sizes except the batch.*\(None, None\)"):
         model.export(tmp_path / "other.onnx", format="onnx", input_signature=[specs])
+
+
+@pytest.mark.skipif(not OURS, reason="Keras writes SavedModels")
+def test_saved_model_on_torch_raises(tmp_path):
+    with pytest.raises(ValueError, match="`format` .*onnx.*format='tf_saved_model'"):
+        tiny().export(tmp_path / "model")
 
 
 @pytest.mark.skipif(not OURS, reason="Keras writes ONNX")
