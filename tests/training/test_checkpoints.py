@@ -181,7 +181,9 @@ def test_full_disk_keeps_previous_checkpoint(finished, run, monkeypatch):
     before = {path: path.read_bytes() for path in run.rglob("*.*") if path.is_file()}
     folder = RunFolder(run, runs.RECIPE)
     folder.set_model(finished[1])
+    folder.set_params({"steps": 1})
     folder.on_epoch_begin(4)
+    folder.on_train_batch_end(0)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match=r"epoch_0005.*\.new/.*` must .*No space left"):

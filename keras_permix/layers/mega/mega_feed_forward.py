@@ -31,7 +31,8 @@ class ScaleNorm(Composite):
 
     def call(self, inputs):
         x = ops.cast(inputs, full_precision(inputs.dtype))  # squares overflow in float16
-        mean = ops.mean(ops.square(x), axis=-1, keepdims=True)
+        # Not `ops.mean`, which computes in float32 on PyTorch.
+        mean = ops.sum(ops.square(x), axis=-1, keepdims=True) / x.shape[-1]
         return ops.cast(self.scale * x * ops.rsqrt(mean + self.epsilon), inputs.dtype)
 
 
