@@ -106,9 +106,8 @@ def test_shards_partition_unsharded_batches(source):
     def sharded(shard):
         if source:
             return pipeline(Source(), None, batch_size=15, augment=None, shard=shard)
-        return pipeline(
-            batch_size=15, shard=shard
-        )  # crops and flips match those of the whole batch
+        # crops and flips match those of the whole batch
+        return pipeline(batch_size=15, shard=shard)
 
     parts = [sharded((part, 3)) for part in range(3)]
     for index, (x, y) in enumerate(sharded((0, 1))):
