@@ -123,7 +123,7 @@ def test_keras_attention():
     padded = keras.Model(inputs, keras.layers.MultiHeadAttention(2, 3)(embedded, embedded))
     (found,) = mixing_maps(padded, ids)
     np.testing.assert_array_equal(found.mask, ids > 0)
-    np.testing.assert_allclose(found.map.sum(axis=1), [1, 1, 1, 0], rtol=1e-6)
+    assert_close(found.map.sum(axis=1), [1, 1, 1, 0])
     inputs = keras.Input((4, 2, 6))
     axial = keras.layers.MultiHeadAttention(2, 3, attention_axes=1)
     with pytest.raises(ValueError, match=r"all tokens. Received: attention_axes=\(1,\)"):
@@ -167,7 +167,7 @@ def test_padding_has_no_influence():
     found = mixing_maps(model, {"tokens": tokens, "mask": mask})[0]
     real = found.mask.sum(axis=1)  # including the class token
     assert real.tolist() == [6, 8]
-    np.testing.assert_allclose(found.map.sum(axis=1), np.arange(13) < 8, rtol=1e-6)
+    assert_close(found.map.sum(axis=1), np.arange(13) < 8)
     assert not found.map[:, 8:].any()
 
 

@@ -24,7 +24,7 @@ from keras_permix.cli import main
 from keras_permix.ops.backend import running
 from keras_permix.training.run import current_commit
 from keras_permix.zoo import CSPViT, ViT
-from tests.harness import to_numpy
+from tests.harness import assert_close, to_numpy
 
 
 def read(path):
@@ -359,11 +359,11 @@ def test_runners_return_layer_gradients():
     layer.build(x.shape)
     forward, both = runners(layer, x)
     kernel = to_numpy(layer.kernel)
-    np.testing.assert_allclose(to_numpy(forward()[0]), x @ kernel, rtol=1e-5)
+    assert_close(to_numpy(forward()[0]), x @ kernel)
     result, for_x, for_kernel, for_bias = map(to_numpy, both())
-    np.testing.assert_allclose(for_x, result @ kernel.T, rtol=1e-5)
-    np.testing.assert_allclose(for_kernel, x.T @ result, rtol=1e-5)
-    np.testing.assert_allclose(for_bias, result.sum(axis=0), rtol=1e-5)
+    assert_close(for_x, result @ kernel.T)
+    assert_close(for_kernel, x.T @ result)
+    assert_close(for_bias, result.sum(axis=0))
 
 
 def test_peak_memory_of_call():

@@ -105,7 +105,7 @@ def test_pieces_match_whole_sequence(name, masked):
     layer, mask = LAYERS[name][0](), MASK if masked else None
     whole = to_numpy(layer(X, mask=mask))
     outputs, _ = stream(layer, PIECES["chunks"], mask)
-    np.testing.assert_allclose(outputs, whole, rtol=1e-5, atol=1e-5)
+    assert_close(outputs, whole, kind="stream")
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -34,7 +34,7 @@ def test_float64_is_preserved():
     x, kernel = X.astype("float64"), KERNEL.astype("float64")
     for name in supported(x):
         outputs = to_numpy(ops.dense(x, kernel, implementation=name))
-        np.testing.assert_allclose(outputs, x @ kernel, rtol=1e-12)
+        assert_close(outputs, x @ kernel, "float64")
 
 
 def test_kernel_of_different_dtype():

@@ -59,7 +59,7 @@ def test_float64_is_preserved(causal):
     result = to_numpy(ops.simple_attention(*stacked, causal=causal))
     wanted = oracle.simple_attention(*stacked, causal=causal)
     assert result.dtype == "float64"
-    np.testing.assert_allclose(result, wanted, atol=1e-12)
+    assert_close(result, wanted, "float64")
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -208,4 +208,4 @@ def test_sinkhorn_csp_compiles_to_one_graph(tokens):
 
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, tokens, 3)))
     mixed = torch.compile(mix, backend="eager", fullgraph=True)(x)
-    np.testing.assert_allclose(to_numpy(mixed), to_numpy(mix(x)), rtol=1e-6)
+    assert_close(to_numpy(mixed), to_numpy(mix(x)))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix import distill, swap_mixer
-from tests.harness import to_numpy
+from tests.harness import assert_close, to_numpy
 from tests.surgery.models import CustomModel
 from tests.zoo.models import tiny, weights
 
@@ -96,7 +96,7 @@ def test_loss_ignores_padding():
         distill(student, teacher, {**inputs, "tokens": tokens}, logits=0.0, callbacks=[log],
                 optimizer=keras.optimizers.SGD(0.0), verbose=0)  # fmt: skip
     assert seen[0] > 0
-    np.testing.assert_allclose(*seen, rtol=1e-5)
+    assert_close(*seen)
 
 
 @pytest.mark.parametrize("layers", ["hidden_1", ["first", "hidden_1"], {"hidden_0": "hidden_2"}])

@@ -12,6 +12,7 @@ from keras_permix.data.graphs.smiles import cached_molecules
 from keras_permix.tasks import task_of
 from keras_permix.training import train
 from keras_permix.zoo import SliceGraphormer
+from tests.harness import assert_close
 from tests.zoo.models import weights
 
 pytest.importorskip("rdkit")
@@ -62,9 +63,7 @@ def test_preset_adopts_scale_of_new_targets(recipe):
         preset.get_config()["std"]
     )
     expected = np.array(MEAN) + np.array(STD) * output
-    np.testing.assert_allclose(
-        done.model.predict(list(SMILES), verbose=0), expected, rtol=1e-4, atol=1e-5
-    )
+    assert_close(done.model.predict(list(SMILES), verbose=0), expected)
 
 
 @pytest.mark.parametrize("scale", [{"mean": 1.5, "std": 2.0}, {"mean": 1.5}])

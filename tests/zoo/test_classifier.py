@@ -12,7 +12,7 @@ from keras_permix.zoo import CSPViT, preset_info
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.presets.load import weights_content
 from keras_permix.zoo.registry import MODELS
-from tests.harness import ROOT, to_numpy
+from tests.harness import ROOT, assert_close, to_numpy
 from tests.zoo.models import TINY, logits, tiny, weights
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), "uint8")
@@ -28,7 +28,7 @@ def test_classify_returns_most_probable_labels():
         [NAMES[number] for number in np.argsort(-row)[:2]] for row in outputs
     ]
     found = [[probability for _, probability in answer] for answer in answers]
-    np.testing.assert_allclose(found, -np.sort(-probabilities)[:, :2], atol=1e-5)
+    assert_close(found, -np.sort(-probabilities)[:, :2])
     assert model.decode_predictions(outputs, top=1)[0][0][0] == answers[0][0][0]
     (numbers,) = tiny().decode_predictions([[0.0, 9.0, 5.0]])
     assert [label for label, _ in numbers] == ["1", "2", "0"]
@@ -156,9 +156,7 @@ def test_labels_set_number_of_outputs(name):
     plain.set_weights(model.get_weights())
     inputs = model.make_inputs(0, 2)
     expected = to_numpy(plain(inputs, training=False)) * 3 + [1, -2]
-    np.testing.assert_allclose(
-        to_numpy(model(inputs, training=False)), expected, rtol=1e-5, atol=1e-5
-    )
+    assert_close(to_numpy(model(inputs, training=False)), expected)
     assert cls.from_config(model.get_config()).get_config()["target_mean"] == [1.0, -2.0]
 
 

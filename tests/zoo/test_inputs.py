@@ -123,7 +123,7 @@ def assert_classified(model, images):
     for found, wanted in zip(model.classify(images), alone, strict=True):
         assert [label for label, _ in found] == [label for label, _ in wanted]
         found, wanted = ([probability for _, probability in each] for each in (found, wanted))
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        assert_close(found, wanted)
 
 
 def test_classify_list_of_images(compiled):

@@ -197,7 +197,7 @@ def test_post_norm_has_no_final_norm():
     assert "final_norm" not in names and not any("hidden" in name for name in names)
     tokens = to_numpy(model.features(model.make_inputs(0, 3), layers=[-1])[0])
     gamma, beta = (to_numpy(w) for w in model.get_layer("block_1").mlp_norm.weights)
-    np.testing.assert_allclose(((tokens - beta) / gamma).mean(-1), 0, atol=1e-5)
+    assert_close(((tokens - beta) / gamma).mean(-1), 0)
 
 
 IMAGES = dict(image_size=4, vocabulary_size=256, positions="learned", pooling="mean")

@@ -156,20 +156,20 @@ def test_train_and_evaluate_on_texts():
     inputs = model.encode(texts)
     expected = model.evaluate(inputs, labels, verbose=0)
     assert model.evaluate(texts, labels, verbose=0) == expected
-    np.testing.assert_allclose(model.test_on_batch(texts, labels), expected, rtol=1e-5)
+    assert_close(model.test_on_batch(texts, labels), expected)
     np.testing.assert_array_equal(
         model.predict_on_batch(np.array(texts)), model.predict_on_batch(inputs)
     )
     before = [np.copy(weight) for weight in model.get_weights()]
     history = model.fit(texts, labels, validation_data=(texts, labels), verbose=0).history
-    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
+    assert_close(history["loss"], expected)
     fitted = [np.copy(weight) for weight in model.get_weights()]
     model.set_weights(before)
     model.fit(inputs, labels, validation_data=(inputs, labels), verbose=0)
     again = model.history.history["val_loss"]
-    np.testing.assert_allclose(history["val_loss"], again, rtol=1e-5)
+    assert_close(history["val_loss"], again)
     for ours, theirs in zip(fitted, model.get_weights(), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+        assert_close(ours, theirs)
     model.train_on_batch(texts, labels)
 
 

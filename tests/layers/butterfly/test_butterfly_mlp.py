@@ -117,9 +117,7 @@ def test_float64_is_kept(make):
     x = np.random.default_rng(2).normal(size=X.shape)
     outputs = layer(keras.ops.convert_to_tensor(x, "float64"))
     assert keras.backend.standardize_dtype(outputs.dtype) == "float64"
-    np.testing.assert_allclose(
-        to_numpy(outputs), oracle.block_dense(x, *weights(layer)), atol=1e-13
-    )
+    assert_close(to_numpy(outputs), oracle.block_dense(x, *weights(layer)), "float64")
 
 
 def test_masking_requires_channels_last():

@@ -67,7 +67,7 @@ def test_golden_hidden_states_with_mask(folder):
 @pytest.mark.once
 def test_golden_hidden_states_match_numpy():
     found = numpy_bert(TENSORS, 2, **INPUTS)
-    np.testing.assert_allclose(np.stack(found), GOLDEN["bert_hidden_states"], atol=1e-9)
+    assert_close(np.stack(found), GOLDEN["bert_hidden_states"])
 
 
 def test_load_first_layers_and_positions(folder):
@@ -287,7 +287,7 @@ def test_minilm_hidden_states():
     mask = inputs["mask"]
     assert len(expected) == 7 and mask.sum() > 14
     for found, wanted in zip(states(model, inputs)[:-1], expected, strict=True):
-        np.testing.assert_allclose(found[mask], wanted[mask], atol=1e-4, rtol=0)
+        assert_close(found[mask], wanted[mask], kind="model")
 
 
 @pytest.mark.once

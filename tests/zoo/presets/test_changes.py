@@ -9,7 +9,7 @@ import pytest
 from keras_permix import zoo
 from keras_permix.data import load_sheet
 from keras_permix.layers.embedding.positions import PositionEmbedding, resize_table
-from tests.harness import ROOT
+from tests.harness import ROOT, assert_close
 from tests.zoo.models import TINY, logits, tiny, weights
 
 
@@ -96,7 +96,7 @@ def test_new_image_size(preset, side):
     after = weights(model)
     old, new = before.pop("position_embedding/table"), after.pop("position_embedding/table")
     assert new.shape == (1, side**2 + 1, 8)
-    np.testing.assert_allclose(new[0, :-1], resized_grid(old[0, :-1], 4, side), atol=1e-5)
+    assert_close(new[0, :-1], resized_grid(old[0, :-1], 4, side))
     np.testing.assert_array_equal(new[0, -1], old[0, -1])
     for path in before:
         np.testing.assert_array_equal(after[path], before[path])
@@ -185,7 +185,7 @@ def test_one_preset_used_several_times_in_a_model(preset, tmp_path):
     assert ensemble.layers[3].name == models[2].name == "third"
     summed = keras.ops.convert_to_numpy(ensemble(images))
     expected = keras.ops.convert_to_numpy(models[0](images))
-    np.testing.assert_allclose(summed, 3 * expected, rtol=1e-5)
+    assert_close(summed, 3 * expected)
     ensemble.save(tmp_path / "ensemble.keras")
     loaded = keras.saving.load_model(tmp_path / "ensemble.keras")
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(loaded(images)), summed)
@@ -199,7 +199,7 @@ def test_class_token_row_is_kept(side):
     after.build((None, side**2, 8))
     resized = keras.ops.convert_to_numpy(resize_table(table, before, after))
     np.testing.assert_array_equal(resized[0, 0], table[0, 0])
-    np.testing.assert_allclose(resized[0, 1:], resized_grid(table[0, 1:], 4, side), atol=1e-5)
+    assert_close(resized[0, 1:], resized_grid(table[0, 1:], 4, side))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_float16"])
