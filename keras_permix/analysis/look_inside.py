@@ -53,8 +53,8 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
     Args:
         model: A model of the zoo.
         inputs: Inputs of the model, a batch of a few samples. `None`: two random samples.
-        picture: Path of a picture of the result to draw, such as "inside.png". Requires
-            Matplotlib (extra `train`).
+        picture: Path of an image file to write, such as "inside.png", which shows the result.
+            Requires Matplotlib (extra `train`).
 
     Returns:
         An `Inside`.

@@ -112,7 +112,7 @@ def _of_model(model):
 
 def _arguments(config):
     """Return rows of the arguments that make a model of the zoo."""
-    return [(f"  {key}", _plain(key, value)) for key, value in config.items()]
+    return [(f"  {key}", _plain(key, config[key])) for key in config if key != "frozen"]
 
 
 def _macs(model, inputs=None):

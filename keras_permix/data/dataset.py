@@ -58,10 +58,10 @@ class Source:
     def __init__(self, count: int, targets: Any = None) -> None:
         self.chosen = np.arange(count)
         self._targets: Any = None if targets is None else as_targets(targets)
-        if targets is not None and len(targets) != count:
+        if self._targets is not None and len(self._targets) != count:
             raise ValueError(
                 "Every sample must have one target. "
-                f"Received: {count} samples, {len(targets)} targets"
+                f"Received: {count} samples, {len(self._targets)} targets"
             )
 
     def __len__(self) -> int:

@@ -115,7 +115,7 @@ def read_rows(path: StrPath, columns: tuple[str, ...] | None = None) -> Rows:
 
 
 def read_own(path):
-    """Read the rows of a custom file, which may have the name of a known one."""
+    """Read the rows of a custom file, without the checksum of a known file of the same name."""
     return parse_rows(path.read_bytes(), path)
 
 

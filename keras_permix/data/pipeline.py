@@ -57,7 +57,8 @@ class Pipeline(keras.utils.PyDataset):
         Each item is a batch `(inputs, targets)`.
 
     Raises:
-        ValueError: If sizes do not match, or a class is out of range.
+        ValueError: If sizes do not match, a class is out of range, or a batch has fewer samples
+            than shards.
 
     Example:
 

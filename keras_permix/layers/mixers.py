@@ -51,7 +51,7 @@ CUSTOM = "custom"  # the name of a layer outside `MIXERS`
 def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
     """Return a mixer, given as a name, a dict with a `"name"`, or a layer, as a dict.
 
-    A layer of `MIXERS` stands for its arguments that differ from the defaults.
+    Of a layer in `MIXERS`, only the arguments that differ from their defaults are kept.
     """
     if isinstance(spec, keras.layers.Layer):
         return _spec_of_layer(spec)
@@ -69,7 +69,7 @@ def _spec_of_layer(layer):
     given = {
         key: config[key]
         for key, parameter in parameters_of(type(layer)).items()
-        if key in config.keys() - general.keys()
+        if key in config.keys() - (general.keys() - {"trainable"})
         and (config[key] != parameter.default or key in MIXERS[name].defaults)
     }
     return {**given, "name": name}

@@ -18,9 +18,10 @@ OUTPUTS: dict[str, Any] = {
     "{}_regression": Regression,
 }
 TASKS: dict[str, type[Task]] = {
-    (name := form.format(word)): type(name, (reads, outputs), {"name": name})
+    name: type(name, (reads, outputs), {"name": name})
     for form, outputs in OUTPUTS.items()
     for word, reads in INPUTS.items()
+    for name in [form.format(word)]
 }
 TASKS[GraphRegression.name] = GraphRegression
 

@@ -78,7 +78,7 @@ class ImageTask(Task):
         return None
 
     def metrics(self) -> list[Any]:
-        """Make the metrics; for classes, top-1 accuracy, and with more than five also top-5."""
+        """Make the metrics. Classes have top-1 accuracy and, if more than five, top-5 accuracy."""
         if self.num_classes is None:
             return super().metrics()  # type: ignore[safe-super]
         top1 = keras.metrics.CategoricalAccuracy(name="top1")

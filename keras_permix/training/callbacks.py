@@ -67,8 +67,9 @@ class Progress(keras.callbacks.Callback):
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        # With `steps_per_execution`, the last batch may exceed the steps of the epoch.
+        self._is_whole = batch + 1 >= self.params["steps"]
         # `stop_training` would leave a model on JAX that cannot be evaluated.
-        self._is_whole = batch + 1 == self.params["steps"]
         loss = float((logs or {}).get("loss", 0.0))
         if not np.isfinite(loss):
             self._stop(f"a loss of {loss} in epoch {self.epoch + 1}, batch {batch + 1}")
@@ -131,10 +132,10 @@ class Estimate(keras.callbacks.Callback):
             return
         self.calls += 1  # one per `steps_per_execution` steps
         steps = self.params["steps"]
-        done = self.epoch * steps + batch + 1
+        done = self.epoch * steps + min(batch + 1, steps)
         if self.calls <= SKIPPED:
             self.started, self.first = time.perf_counter(), done
-        elif self.calls == LAST or batch + 1 == steps:
+        elif self.calls == LAST or batch + 1 >= steps:
             self.is_printed = True
             seconds = (time.perf_counter() - self.started) / (done - self.first)
             if left := self.params["epochs"] * steps - done:
@@ -160,11 +161,11 @@ class Together(keras.callbacks.Callback):
         self.distribution.draw_apart(self.model)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if batch + 1 == self.params["steps"]:
+        if batch + 1 >= self.params["steps"]:
             self.distribution.sum_metrics(self.model)
 
     def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if batch + 1 == self.validation_steps:
+        if batch + 1 >= self.validation_steps:
             self.distribution.sum_metrics(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:

@@ -129,10 +129,9 @@ def fit_recipe(
                     class_weight=class_weight,
                 )
         finally:
-            if model.optimizer is not optimizer:  # The user's `fit` must not wait for others.
+            if model.optimizer is not optimizer:  # Later calls of `fit` must not wait.
                 model.optimizer, model.train_function = optimizer, None
-    if recipe.early_stopping and progress.rows:
-        best = progress.best or progress.epoch
+    if best := progress.best:
         load_weights_content(model, *read_weights(Path(out, "checkpoints"), best))
         if recipe.ema is not None:
             model.optimizer.finalize_variable_values(model.trainable_variables)

@@ -72,9 +72,10 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     Args:
         name: Decay: "constant", "cosine" or "linear". "cosine_epochs" is a cosine that changes once
-            per epoch. "rsqrt" divides `peak` by the square root of the step. "cosine_cycles" is a
-            cosine that restarts every `total_steps` after the warm-up.
-        peak: Learning rate after the warm-up; for "rsqrt", a factor of it.
+            per epoch. "rsqrt" is an inverse square root of the step. "cosine_cycles" is a cosine
+            that restarts every `total_steps` after the warm-up.
+        peak: Learning rate after the warm-up. With "rsqrt", it is divided by the square root of the
+            step.
         warmup_steps: Steps of the warm-up.
         total_steps: Steps of the whole run, including the warm-up.
         steps_per_epoch: Steps per epoch.

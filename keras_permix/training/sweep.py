@@ -35,7 +35,7 @@ def sweep(
     """Train a recipe once for each combination of values and each seed.
 
     Called again with the same folder, it skips finished runs and resumes a stopped one. The folder
-    receives a folder per run, and `sweep.csv` with a row per run, also of earlier sweeps.
+    receives a folder per run, and `sweep.csv` with a row per run, including runs of earlier sweeps.
     `sweep.png` shows the first score over the values of the first key, as mean and standard
     deviation over the seeds. It also shows the validation score of each run by epoch, or the loss
     if the log lacks the score.
@@ -54,8 +54,8 @@ def sweep(
         **changes: New values of the recipe for all runs: `epochs=20`.
 
     Returns:
-        A row per run: the values, the seed, the folder, the scores, the number of
-        parameters, and the seconds of the fastest epoch, including its validation.
+        A row per run: the values, the seed, the folder, the scores, the number of parameters, and
+        the seconds of the fastest epoch, including its validation.
 
     Raises:
         ValueError: for an invalid recipe, key or value, or a folder with runs of other values.
@@ -87,7 +87,8 @@ def sweep(
         plans.append((run, row, re.sub(r"[^\w.=+-]+", "-", name)))
     table = Path(out, "sweep.csv")
     found = parse_rows(table.read_bytes(), table) if table.is_file() else []
-    known = {row["folder"]: row for row in found}
+    # The table has the columns of all sweeps in the folder.
+    known = {row["folder"]: {key: cell for key, cell in row.items() if cell} for row in found}
     rows: list[dict[str, str]] = []
     for number, (run, row, name) in enumerate(plans, 1):
         folder = Path(out, name)

@@ -174,6 +174,12 @@ def test_layer_in_a_model_matches_a_dict():
         assert (mixers[0].dropout, mixers[0].compute_dtype) == (0.25, "bfloat16")
 
 
+def test_frozen_layer_is_copied_frozen():
+    block = tiny("CSPViT", mixer=CSP(trainable=False)).get_layer("block_1")
+    assert block.mixer.weights and not block.mixer.trainable_weights
+    assert block.mlp_in.trainable_weights
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_custom_layer_is_copied(dtype):
     spec = check_mixer(Doubling())
@@ -198,7 +204,7 @@ def test_models_accept_layers_and_functions(mixer, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(to_numpy(loaded(images)), expected)
-    with pytest.raises(ValueError, match="may name no objects.*Received: .*'Doubling'"):
+    with pytest.raises(ValueError, match="must not name objects.*Received: .*'Doubling'"):
         model.save_to_preset(tmp_path / "preset")
     assert not (tmp_path / "preset").exists()
 

@@ -121,9 +121,11 @@ def test_options_reach_keras(tmp_path, monkeypatch):
     monkeypatch.setattr(CSPViT, "fit", watched)
     recipe = dataclasses.replace(runs.RECIPE, epochs=1, validation_samples=7)
     steps = 1 if keras.config.backend() == "torch" else 2
-    model, _ = train(
+    # Two steps per execution do not divide the five steps of the epoch.
+    model, rows = train(
         recipe, runs.make_images(), tmp_path, verbose=0, steps_per_execution=steps, workers=2
     )
+    assert len(rows) == 1
     assert sum(len(y) for _, y in given["validation_data"]) == 7
     assert given["x"].threads == given["validation_data"].threads == 2
     assert model.steps_per_execution == steps

@@ -61,6 +61,10 @@ def test_stopped_sweep_resumes_to_the_same_table(tmp_path, monkeypatch, capsys):
     assert main([*more[:4], *more[6:]]) == 0
     found = read(tmp_path / "stopped")
     assert found[:4] == rows and len(found) == 5
+    other = dict(model={"hidden_dim": 8, "num_layers": 1, "mlp_dim": 8}, smoke=True, verbose=0)
+    for _ in range(2):  # trained, then read from the table
+        (row,) = sweep("cspvit/mnist", {"seed": [5]}, out=tmp_path / "stopped", **other)
+        assert "model.mlp_dim" not in row and row["seed"] == "5"
 
 
 def test_sweep_over_seeds(tmp_path, monkeypatch):

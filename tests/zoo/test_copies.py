@@ -42,11 +42,13 @@ def test_editing_a_config_keeps_the_model():
     assert model.get_config() == expected
 
 
-@pytest.mark.parametrize("frozen", ["backbone", "block_0"])
+@pytest.mark.parametrize("frozen", ["backbone", "block_0", "backbone without a norm"])
 def test_saved_model_keeps_frozen_layers_and_optimizer(frozen, tmp_path):
     model = tiny("CSPViT")
-    part = model.backbone if frozen == "backbone" else model.get_layer(frozen)
+    part = model.get_layer(frozen) if frozen == "block_0" else model.backbone
     part.trainable = False
+    if frozen == "backbone without a norm":
+        model.get_layer("block_0").mixer_norm.trainable = True
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     inputs, labels = model.make_inputs(0, 4), np.arange(4) % 3
     model.fit(inputs, labels, verbose=0)

@@ -122,7 +122,7 @@ def listed_images(
     Raises:
         FileNotFoundError: If a list or an image does not exist.
         ValueError: If a row has no path or label, or as in `folder_images`. If an image has two
-            labels, or is in two parts that are not the same rows of a list.
+            labels, or is in two different parts (one list may be used for both).
 
     Example:
 
@@ -146,14 +146,18 @@ def listed_images(
     parts: Any = []
     seen: dict[str, Any] = {}
     for (file, split), part in zip(lists, rows, strict=True):
-        parts.append([_listed(row, (folder / file).parent, read) for row in part])
-        for path, label in parts[-1]:
+        parts.append([])
+        for row in part:
+            path, label = _listed(row, (folder / file).parent, read)
             here = (label, file, split)
-            if (other := seen.setdefault(path, here)) != here:
+            # Two paths may name one image.
+            path, other = seen.setdefault(os.path.realpath(path), (path, here))
+            if other != here:
                 raise ValueError(
                     "An image must be in only one part, and have only one label. "
                     f"Received: {path} with label, file and split {other} and {here}"
                 )
+            parts[-1].append((path, label))
     if test is None:
         parts = _divided(parts[0], (folder / train).parent, test_fraction, split_seed)
     return _dataset(name, parts, image_size, names, **how)
@@ -250,7 +254,7 @@ def _listed(row, folder, read):
     label = read(row)
     if not isinstance(row.get("path"), str) or not row["path"] or not label:
         raise ValueError(f"Every row must have a `path` and a `label`. Received: {shown(row)}")
-    return Path(os.path.abspath(folder / row["path"])), label
+    return folder / row["path"], label
 
 
 def _divided(pairs, folder, test_fraction, seed):

@@ -111,8 +111,8 @@ def generated_listops(
     Reference: [Nangia & Bowman, 2018](https://aclanthology.org/N18-4013). The numbers are those of
     [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), and the released code.
     """
-    given = {"train": train, "validation": validation, "test": test}
-    counts = [check_integer(name, count, int(name == "train")) for name, count in given.items()]
+    given = {"train": (train, 1), "validation": (validation, 0), "test": (test, 1)}
+    counts = [check_integer(name, count, least) for name, (count, least) in given.items()]
     rules = {
         "min_tokens": min_tokens,
         "max_tokens": max_tokens,

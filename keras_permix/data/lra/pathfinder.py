@@ -96,8 +96,8 @@ def generated_pathfinder(
     [Kim et al., 2020](https://openreview.net/forum?id=HJxrVA4FDS), and the released code. Numbers
     are those of [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """
-    given = {"train": train, "validation": validation, "test": test}
-    counts = [check_integer(name, count, int(name == "train")) for name, count in given.items()]
+    given = {"train": (train, 1), "validation": (validation, 0), "test": (test, 1)}
+    counts = [check_integer(name, count, least) for name, (count, least) in given.items()]
     sizes = (
         dash_length, dash_thickness, gap, dot_radius, seed_distance, distractors, contrast
     )  # fmt: skip

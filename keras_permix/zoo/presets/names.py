@@ -211,8 +211,8 @@ def check_plain(value: Any, path: StrPath) -> None:
         found = tuple(value.get(key) for key in OBJECT_KEYS)
         if found not in POLICIES:
             raise ValueError(
-                f"`{path}` may name no objects except dtype policies. Save a model with its own "
-                f"layers by `model.save`. Received: {found}"
+                f"`{path}` must not name objects other than dtype policies. To store custom "
+                f"layers, use `model.save`. Received: {found}"
             )
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:

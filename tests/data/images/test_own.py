@@ -65,6 +65,17 @@ def test_image_with_two_paths_is_in_one_part(tmp_path):
     assert not set(levels(data.train)) & set(levels(data.test))
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links require a privilege on Windows")
+def test_paths_through_links_are_kept(tmp_path):
+    write_classes(tmp_path / "store", {"a": 4, "b": 4})
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "current").symlink_to(tmp_path / "store" / "a")
+    rows = [(f"current/../{c}/{n}.png", c) for c in "ab" for n in range(4)]
+    write_list(tmp_path / "lists" / "all.csv", rows)
+    data = listed_images("mine", 8, tmp_path, train="lists/all.csv", test_fraction=0.5)
+    assert len(levels(data.train)) == len(levels(data.test)) == 4
+
+
 @pytest.mark.skipif(os.name == "nt", reason="file names are Unicode on Windows")
 def test_file_name_in_another_encoding(tmp_path):
     write_classes(tmp_path, {"a": 4, "b": 4})

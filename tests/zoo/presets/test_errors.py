@@ -137,7 +137,7 @@ def test_configuration_with_foreign_object_raises(preset, spy, key):
     value = {"dtype": spy, "mixer": {"name": "csp", "dtype": spy}, "mean": [spy]}[key]
     edit_json(preset / "config.json", lambda config: config["config"].update({key: value}))
     list_anew(preset, "config.json")
-    refuses(preset, ValueError, "may name no objects except dtype policies.*Received: ")
+    refuses(preset, ValueError, "must not name objects other than.*Received: ")
 
 
 def test_metadata_list_raises(preset):
