@@ -1,6 +1,6 @@
 """Train a preset on a Ray cluster, with PyTorch.
 
-    pip install ".[train]" torch "ray[train]"    # in a clone; else "keras_permix[train]"
+    pip install -e ".[train]" torch "ray[train]"    # in a clone; else "keras_permix[train]"
     python ray_train.py [RECIPE] --workers 4 --gpu --out /shared/run
 
 RECIPE is a name that `permix list` prints. Ray starts the workers on any free nodes and connects

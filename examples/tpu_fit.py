@@ -1,6 +1,6 @@
 """Train a preset on all chips of a TPU machine.
 
-    pip install ".[train]" "jax[tpu]"    # in a clone; from a release, "keras_permix[train]"
+    pip install -e ".[train]" "jax[tpu]"    # in a clone; from a release, "keras_permix[train]"
     python tpu_fit.py [RECIPE] [--out FOLDER] [--data-dir FOLDER]
 
 RECIPE is a name that `permix list` prints. Weights are float32, computation is in bfloat16. Run the
