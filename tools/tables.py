@@ -95,7 +95,7 @@ BASELINES["cspvit/imagenette_scratch"] = "vit/imagenette"
 def summary():
     """Yield a row per mixer: its cost and properties, and its speed relative to attention."""
     facts = ("cost in N tokens", "parameters", "causal", "depends on content", "paper")
-    yield ("mixer", *facts, *BACKENDS)
+    yield ("mixer", *facts, *(f"speed, {backend}" for backend in BACKENDS))
     measured = [
         {row["layer"]: row["vs_attention"] for row in read("epyc", f"layers_1024_{backend}")}
         for backend in BACKENDS
@@ -255,15 +255,14 @@ def by_layer_and_case(backend, column):
 def models():
     """Yield a row per case and model: multiply-adds, milliseconds, step speedup, first step."""
     measured = [read("epyc", f"models_{backend}") for backend in BACKENDS]
-    columns = (f"{name}: prediction / step, ms (speed), first step, s" for name in BACKENDS)
-    yield ("case", "model", "parameters", "by multiply-adds", *columns)
+    columns = (f"{name}: prediction / step, ms (speed)" for name in BACKENDS)
+    first = f"first step, s: {' / '.join(BACKENDS)}"
+    yield ("case", "model", "parameters", "by multiply-adds", *columns, first)
     for rows in zip(*measured, strict=True):
-        facts = [rows[0][name] for name in ("case", "model", "parameters")]
-        times = (
-            "{forward_ms} / {step_ms} ({vs_attention}×), {first_step_s}".format(**row)
-            for row in rows
-        )
-        yield (*facts, f"{rows[0]['vs_attention_macs']}×", *times)
+        facts = (rows[0]["case"], rows[0]["model"], f"{int(rows[0]['parameters']):,}")
+        times = ("{forward_ms} / {step_ms} ({vs_attention}×)".format(**row) for row in rows)
+        first = " / ".join(row["first_step_s"] for row in rows)
+        yield (*facts, f"{rows[0]['vs_attention_macs']}×", *times, first)
 
 
 def paths():
@@ -287,10 +286,11 @@ def peers():
     """One row per backend and model: first step, step, and memory to load, predict and train."""
     memory = (f"{what}, MB" for what in ("load", "predict", "step"))
     yield ("backend", "case", "model", "parameters", "first step, s", "step, ms", *memory)
-    columns = ("case", "model", "parameters", "first_step_s", "step_ms")
+    columns = ("first_step_s", "step_ms", "load_mb", "forward_mb", "step_mb")
     for backend in BACKENDS:
         for row in read("epyc", f"peers_{backend}"):
-            yield (backend, *map(row.get, (*columns, "load_mb", "forward_mb", "step_mb")))
+            facts = (backend, row["case"], row["model"], f"{int(row['parameters']):,}")
+            yield (*facts, *map(row.get, columns))
 
 
 def bundles():
@@ -374,7 +374,7 @@ def blocks():
     for rows in zip(*measured, strict=True):
         size = rows[0]["model"].split()[0]
         steps = ("{step_ms} ({vs_attention}×)".format(**row) for row in rows)
-        yield (size, f"{scores[size]:.1f}", *steps, rows[0]["step_mb"], rows[2]["step_mb"])
+        yield (size, f"{scores[size]:.2f}", *steps, rows[0]["step_mb"], rows[2]["step_mb"])
 
 
 def seeds():
