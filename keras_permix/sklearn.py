@@ -48,6 +48,8 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     if MODELS[info.class_name].task_for(info.config) != "image_classification":
         raise ValueError(f"`preset` must classify images. Received: preset={preset}")
     model: Any = ZooModel.from_preset(preset, num_classes=np.shape(y)[1], **changes)
+    if model.task != "image_classification":
+        raise ValueError(f"The model must classify images. Received: {changes}")
     shape = np.shape(model.make_inputs(0, 1))[1:]
     if math.prod(shape) != np.shape(X)[1]:
         raise ValueError(f"Rows of `X` must be images of {shape}. Received: X.shape={np.shape(X)}")

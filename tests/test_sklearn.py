@@ -42,6 +42,12 @@ def test_invalid_arguments_raise(X, preset, message):
 
 
 @pytest.mark.once
+def test_changed_task_raises():
+    with pytest.raises(ValueError, match="must classify images. Received: .*'labels'"):
+        classifier(ROWS, np.eye(2)[[0, 1, 0, 1]], "cspvit/test", predicts="labels")
+
+
+@pytest.mark.once
 def test_predict_returns_class_probabilities():
     images = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3)).astype("float32")
     classes = np.eye(3)[[0, 1, 2, 1]]

@@ -14,6 +14,7 @@ from keras_permix.zoo import preset_info
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = ("README.md", "log.csv", "curves.png")
+BESIDE = b'"preset")  # the folder next to this card'  # in the code of a card
 
 
 def publish(run, root=ROOT):
@@ -45,6 +46,8 @@ def publish(run, root=ROOT):
     if weights.exists():
         shutil.rmtree(weights)
     shutil.copytree(run / "preset", weights)
+    name = record["name"].split("/")[-1]
+    report["README.md"] = report["README.md"].replace(BESIDE, f'"{name}")'.encode())
     published.mkdir(parents=True, exist_ok=True)
     for file, content in report.items():
         (published / file).write_bytes(content)

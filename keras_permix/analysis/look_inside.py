@@ -153,10 +153,7 @@ def _residual(samples):
 def _missing(model, maps):
     notes = []
     if not maps:
-        notes.append(
-            f"{type(model).__name__} has no maps: it mixes pixels of overlapping patches, not "
-            "tokens."
-        )
+        notes.append(f"{type(model).__name__} has no maps, since it mixes pixels, not tokens.")
     if isinstance(model, MEGA):
         notes.append("The maps show attention or permutations, without the moving averages.")
     if any(one.kind == "block" for one in maps):

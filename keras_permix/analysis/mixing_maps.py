@@ -15,7 +15,8 @@ from keras_permix.analysis.watch import watched
 from keras_permix.layers.graph.graphormer_block import GraphAttention, GraphSliceSort
 from keras_permix.layers.mega.mega_attention import MegaAttention
 from keras_permix.layers.mixing.token_mixer import MixingLayer
-from keras_permix.layers.parts.wrappers import flatten_map
+from keras_permix.layers.parts.masks import mask_arguments
+from keras_permix.layers.parts.wrappers import flatten_map, input_arguments
 
 MIXING = (
     keras.layers.MultiHeadAttention, MixingLayer, ours.ButterflyBlock, ours.MLPMixerBlock,
@@ -88,7 +89,7 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
         model(inputs, training=False)  # Layers may be made, and are called to build the model.
     calls: list[tuple[Any, dict[str, Any]]] = []
     with contextlib.ExitStack() as stack:
-        for layer in _mixers(model):
+        for layer in {id(layer): layer for layer in _mixers(model)}.values():
             stack.enter_context(
                 watched(layer, lambda layer, given, _: calls.append((layer, given)))
             )
@@ -103,6 +104,8 @@ def _mixers(layer):
             yield part.attention if part.attends else part.mixer  # not the moving average
         elif isinstance(part, MIXING):
             yield part
+        elif isinstance(part, ours.MixerBlock):
+            yield part.mixer
         else:
             yield from _mixers(part)
 
@@ -116,10 +119,11 @@ def _map_of(layer, given):
     if maps is None:
         grid = ops.convert_to_numpy(ops.cast(first, "float32"))
         tokens = grid.reshape(len(grid), -1, grid.shape[-1])
-        masked = {} if mask is None else {"mask": mask}
+        masked = mask_arguments(layer, mask)
 
         def mixed(x):
-            return ops.reshape(layer(x.reshape(-1, *grid.shape[1:]), **masked), x.shape)
+            given = input_arguments(layer, x.reshape(-1, *grid.shape[1:]))
+            return ops.reshape(layer(*given, **masked), x.shape)
 
         maps = influences(mixed, tokens)
         inner = layer.block if isinstance(layer, ours.ButterflyBlock) else layer
@@ -168,7 +172,10 @@ def _within_blocks(butterfly, tokens, mask):
         blocks = mixer.mixer_norm(blocks) if mixer.norm_first else blocks
         mixer = mixer.mixer
     mask = None if mask is None else butterfly.cut(mask)
-    maps, kind = _exact(mixer, {"inputs": blocks}, mask)
+    given = {"inputs": blocks}
+    if isinstance(mixer, keras.layers.MultiHeadAttention):
+        given = {"query": blocks, "value": blocks, **mask_arguments(mixer, mask)}
+    maps, kind = _exact(mixer, given, mask)
     if maps is None:
         return maps, kind
     maps, size = ops.convert_to_numpy(ops.cast(maps, "float32")), tokens.shape[1]

@@ -1,8 +1,6 @@
 """Measure time and memory of ops, layers and models on this machine and backend."""
 
-import csv
 import datetime
-import os
 import sys
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -60,7 +58,9 @@ def run(arguments):
     from keras_permix.ops.backend import running
     from keras_permix.training.run import current_commit
     from keras_permix.utils.checks import check_integer
+    from keras_permix.utils.files import write_text
     from keras_permix.utils.machine import driver, is_out_of_memory, machine
+    from keras_permix.utils.tables import format_csv
 
     bench, repeats = WHAT[arguments.what], check_integer("--repeats", arguments.repeats)
     device = used_device(arguments.device) if arguments.device else ""
@@ -100,19 +100,17 @@ def run(arguments):
         "driver": driver() if chip else "",
         "freed_memory": "" if arguments.plain else "kept",
     }
-    rows = []
-    with (
-        keras.device(arguments.device) if arguments.device else nullcontext(),
-        open(out or os.devnull, "w", buffering=1, newline="", encoding="utf-8") as file,
-    ):
-        table = csv.DictWriter(file, [*bench.COLUMNS, *about], lineterminator="\n")
-        table.writeheader()
+    columns = dict.fromkeys([*bench.COLUMNS, *about], "")
+    rows, table = [], []
+    with keras.device(arguments.device) if arguments.device else nullcontext():
         for case in cases:
             end = "done"
             try:
                 for row in bench.measure(case, repeats, arguments.dtype, **own):
                     rows.append(row)
-                    table.writerow({**row, **about})  # flushed, since the file is line-buffered
+                    table.append({**columns, **row, **about})
+                    if out:
+                        write_text(out, format_csv(table))
             except Exception as error:  # Each backend raises different exceptions.
                 if not is_out_of_memory(error):
                     raise

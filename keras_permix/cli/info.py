@@ -55,7 +55,7 @@ def _of_preset(name, changes):
     return info.name, [
         *_of_model(model),
         *(_stored(info, model.labels, of) if info.files else _planned(info.name, of)),
-        *_arguments({**info.config, **changes}),
+        *_arguments(model.get_config()),
         *((f"  {path}", f"{file['bytes']:,} bytes") for path, file in files.items()),
     ]
 
@@ -112,7 +112,8 @@ def _of_model(model):
 
 def _arguments(config):
     """Return rows of the arguments that make a model of the zoo."""
-    return [(f"  {key}", _plain(key, config[key])) for key in config if key != "frozen"]
+    shown = [key for key in config if key not in ("name", "labels", "frozen")]
+    return [(f"  {key}", _plain(key, config[key])) for key in shown]
 
 
 def _macs(model, inputs=None):

@@ -67,7 +67,7 @@ def run(arguments):
                 print(line)
             progress.add(1)
     finally:
-        if out:
+        if out and rows:
             write_rows(out, rows)
     return int(failed)
 

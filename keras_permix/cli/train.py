@@ -6,7 +6,6 @@ To resume, run the same command again.
 import shlex
 
 from keras_permix.cli.common import add_overrides, add_training, given_path
-from keras_permix.utils.formatting import counted
 
 
 def add_arguments(parser):
@@ -33,7 +32,7 @@ def add_arguments(parser):
     )  # fmt: skip
     parser.add_argument(
         "--steps-per-execution", type=int, default=1, metavar="N",
-        help="training steps per call of the compiled function",
+        help="training steps between calls of callbacks (on TensorFlow, one compiled call)",
     )  # fmt: skip
     parser.add_argument(
         "--workers", type=int, default=1, metavar="N", help="threads that prepare batches"
@@ -58,12 +57,11 @@ def run(arguments):
     changes = parse_overrides([*arguments.overrides, *short])
     asked = plan_run(arguments.recipe, arguments.option, arguments.smoke, **changes)
     folder = arguments.out or asked.folder
-    length = counted(asked.recipe.epochs, "epoch")
     with distributed(arguments.distribute) as distribution:
         say = print if distribution.is_chief else lambda line: None
         scores = distribution.from_chief(finished_scores, asked, folder, arguments.data_dir)
         if scores is not None:
-            say(f"{folder}: this run of {length} is finished; pass another --out to train again")
+            say(f"{folder}: this run is finished; pass another --out to train again")
         else:
             scores = train(
                 asked,

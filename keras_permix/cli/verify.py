@@ -77,8 +77,8 @@ def verify_here(preset):
 
     try:
         error, atol = verify_probe(preset)
-    except (ValueError, OSError, ImportError) as problem:
-        return {"preset": preset, "problem": " ".join(str(problem).split())}
+    except Exception as problem:  # The other presets are checked.
+        return {"preset": preset, "problem": " ".join(str(problem or repr(problem)).split())}
     return {"preset": preset, "error": error, "atol": atol}
 
 

@@ -1,5 +1,6 @@
 """Cache arrays in files, and draw random ones in parallel."""
 
+import contextlib
 import itertools
 import warnings
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from filelock import FileLock
 
 from keras_permix.utils.files import cache_folder, replacing_file, replacing_folder, sha256_of
 
@@ -32,6 +34,17 @@ def cached_arrays(
     kept = _read(folder)
     if kept is not None:
         return kept
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # of a folder that cannot be written
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            # Several processes of a run load it at once.
+            stack.enter_context(FileLock(folder.parent / f".{name}.lock"))
+            kept = _read(folder)
+        return _made(name, folder, make) if kept is None else kept
+
+
+def _made(name, folder, make):
+    """Make arrays, and write them to a folder if it can be written."""
     arrays = make()
     try:
         with replacing_folder(folder) as partial:
@@ -42,7 +55,7 @@ def cached_arrays(
         warnings.warn(
             f"{name} is not cached: {folder} cannot be written ({error}). Set `KERAS_HOME` to "
             "cache it in another folder.",
-            stacklevel=2,
+            stacklevel=3,
         )
     return _read(folder) or arrays
 

@@ -2,7 +2,6 @@
 
 from operator import index
 
-import numpy as np
 from keras import ops
 
 from keras_permix._typing import Tensor
@@ -60,12 +59,6 @@ def butterfly_stride(size, block, stage):
         rule = f"`block` * {stride}, the stride of stage {stage}, must divide the size."
         raise ValueError(f"{rule} Received: {size=}, {block=}, {stage=}")
     return stride
-
-
-def butterfly_order(size, block, stage):
-    """Return the entry for each position, block by block: an integer array (size,)."""
-    stride = butterfly_stride(size, block, stage)
-    return np.arange(size).reshape(-1, block, stride).swapaxes(1, 2).ravel()
 
 
 def check_block(size, block):

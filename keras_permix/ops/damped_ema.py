@@ -64,6 +64,8 @@ def damped_ema(
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import damped_ema
     >>> x = keras.ops.reshape(keras.ops.array([1.0, 0.0, 0.0]), (1, 3, 1))
     >>> zero, one = keras.ops.zeros((1, 1)), keras.ops.ones((1, 1))
     >>> y = damped_ema(x, zero, zero, one, one, keras.ops.zeros(1))  # p = 1/2, q = 3/4

@@ -27,6 +27,8 @@ def dense(
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import dense
     >>> x, kernel = keras.ops.array([[1.0, 2.0]]), keras.ops.array([[3.0], [4.0]])
     >>> keras.ops.convert_to_numpy(dense(x, kernel, keras.ops.array([5.0]))).tolist()
     [[16.0]]

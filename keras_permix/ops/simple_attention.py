@@ -53,6 +53,8 @@ def simple_attention(
 
     Example:
 
+    >>> import keras
+    >>> from keras_permix.ops import simple_attention
     >>> x = keras.ops.ones((1, 4, 2, 3))
     >>> keras.ops.convert_to_numpy(simple_attention(x, x, x))[0, :, 0, 0].tolist()
     [6.0, 6.0, 6.0, 6.0]
@@ -125,6 +127,7 @@ def _attend(query, key, value):
 
 def _attend_causally(query, key, value):
     size = max(query.shape[-1], SMALLEST_CHUNK)
+    size = min(size, query.shape[1] or size)
     query_chunks, key, value = (cut(x, size) for x in (query, key, value))
     within = ops.tril(ops.einsum("bcnhd,bcmhd->bchnm", query_chunks, key))
     out = ops.einsum("bchnm,bcmhe->bcnhe", within, value)

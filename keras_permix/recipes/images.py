@@ -107,7 +107,7 @@ def _list_split(rows, file):
 
 
 def part_called(name: str) -> bool:
-    """Return whether a folder or a value of "split" is called like a part."""
+    """Return whether a folder or a value of "split" is the name of a part."""
     return name.lower() in (*TRAIN, *TEST, *VALIDATION)
 
 

@@ -133,6 +133,8 @@ def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
         )
     values = merge({"optimizer": {"name": "adam", "learning_rate": 1e-3}}, values)
     check_table(values, Recipe, "", source)
+    if values.get("model"):
+        values["model"] = {k: value for k, value in values["model"].items() if value is not None}
     return Recipe(**{**values, "schedule": Schedule(**values.get("schedule", {}))})
 
 

@@ -53,7 +53,8 @@ def distill(
         temperature: Temperature of the softmax, above 0. `None`: outputs are not logits of classes,
             and the losses of outputs and labels are mean squared errors.
         labels: Weight of the supervised loss on `y`, at least 0 and below 1.
-        **fit_arguments: Other arguments of `keras.Model.fit`: `epochs`, `batch_size`, `callbacks`.
+        **fit_arguments: Other arguments of `keras.Model.fit`, such as `epochs`, `batch_size` and
+            `callbacks`, except weights of samples and classes.
 
     Returns:
         The student.
@@ -78,6 +79,8 @@ def distill(
     """
     if {id(weight) for weight in student.weights} & {id(weight) for weight in teacher.weights}:
         raise ValueError(f"`student` must not share the teacher's weights. Received: {student}")
+    if ignored := {"sample_weight", "class_weight"} & fit_arguments.keys():
+        raise ValueError(f"Keras' `Distiller` supports no weights. Received: {sorted(ignored)}")
     shape = getattr(student, "output_shape", ())  # a subclassed model may have none
     if not isinstance(shape, tuple):
         raise ValueError(f"`student` must have one output. Received: {student.name}")

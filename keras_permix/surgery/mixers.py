@@ -112,6 +112,8 @@ def copy_projections(layer, other):
     for name, dense in _denses(layer).items():
         if name in given and name not in fused and _size(given, name) == tuple(dense.kernel.shape):
             _set(dense, *given[name])
+        if name in theirs and not theirs[name].trainable:
+            dense.trainable = False
         for attribute in ("kernel", "bias"):
             weight = getattr(dense, attribute)
             example = getattr(theirs.get(name), attribute, None)

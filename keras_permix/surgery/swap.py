@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import keras
 
 from keras_permix.layers.blocks.mixer_block import MixerBlock
+from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
+from keras_permix.layers.mega.mega_block import MegaBlock
 from keras_permix.layers.mixers import check_mixer, make_mixer
 from keras_permix.layers.mixing.token_mixer import MixingLayer
 from keras_permix.layers.parts.wrappers import assign_copy
@@ -40,7 +42,8 @@ def swap_mixer(
     `save_weights("….weights.h5")`, and swap the same mixers before `load_weights`.
 
     A zoo model keeps its class, with another `mixer` in its config. MEGA keeps its gates,
-    `Graphormer` accepts graph mixers, and MLP-Mixers have no mixer to swap.
+    `Graphormer` accepts graph mixers, and MLP-Mixers have no mixer to swap. A zoo model inside
+    another model becomes a plain model, and a `MegaBlock` inside another model is kept.
     `keras_permix.analysis.swap_report` compares the parameters and multiply-adds of both models.
 
     Args:
@@ -130,9 +133,9 @@ def find_mixers(model: keras.layers.Layer) -> list:
             if id(part) in seen:
                 continue
             seen.add(id(part))
-            if isinstance(part, MIXES):
+            if isinstance(part, MIXES) and not isinstance(part, ButterflyBlock):
                 found.append(part)
-            else:
+            elif not isinstance(part, MegaBlock):
                 look(part)
 
     look(model)
@@ -153,7 +156,9 @@ def _copy(model, make, copies):
     if _is_graph(model):
         before = dict(copies)
         try:
-            return keras.models.clone_model(model, clone_function=make)
+            copy = keras.models.clone_model(model, clone_function=make)
+            copy.optimizer, copy.compiled = None, False
+            return copy
         except (TypeError, ValueError):
             if type(model).__module__.startswith("keras."):
                 raise  # Constructors of other classes may make layers that configs do not describe.
@@ -209,7 +214,7 @@ def _transfer(old, new, swapped, make, copies, seen):
         copy = copies.setdefault(id(before), after)
         if copy is not after and (mixes or before.variables):
             _replace(new, after, copy)
-            if mixes and type(new) is not MixerBlock:
+            if mixes and type(new) not in (MixerBlock, ButterflyBlock):
                 within.add(type(new).__name__)
         if not mixes:
             within |= _transfer(before, copy, swapped, make, copies, seen)

@@ -16,6 +16,7 @@ from keras_permix.surgery.mixers import (
     indices,
 )
 from keras_permix.utils.checks import check_named
+from keras_permix.zoo.classifier import shifts
 from keras_permix.zoo.graphormer import Graphormer
 from keras_permix.zoo.mega import MEGA
 from keras_permix.zoo.presets.transfer import remake
@@ -37,7 +38,10 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
             changes["chunk_size"] = None  # requires attention
         new = remake(model, changes)
         for index in chosen:
-            _carry_gates(*(_block(one, index) for one in (model, new)))
+            old, block = (_block(one, index) for one in (model, new))
+            _carry_gates(old, block)
+            if block.attention is not None and block.attends != old.attends:
+                block.attention.trainable = block.attends and old.trainable
         return new
     if isinstance(model, Graphormer):
         spec = check_named("mixer", mixer, GRAPH_MIXERS)
@@ -48,7 +52,11 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
     for index, layer in old.items():
         check_swappable(layer, spec)
         specs[index] = {**fitting_arguments(layer, spec), **spec}
-    new = remake(model, {"mixer": specs})
+    changes = {"mixer": specs}
+    kept = [spec for index, spec in enumerate(specs) if index not in chosen]
+    if "steps_image_size" in config and not any(map(shifts, kept)):
+        changes["steps_image_size"] = None  # New mixers have the steps of the image size.
+    new = remake(model, changes)
     for index, layer in old.items():
         copy_projections(_mixer(new, index), layer)
     return new

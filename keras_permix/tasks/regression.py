@@ -13,7 +13,7 @@ from keras_permix.tasks.task import Task
 
 
 class Regression(Task):
-    """Train and score models that output numbers, by the mean absolute error.
+    """Train and score models of numbers with the mean absolute error.
 
     Errors are in the units of the data.
     """

@@ -222,7 +222,7 @@ class Task(ABC):
     ) -> dict[str, float]:
         """Score the model on a part of a data set.
 
-        The model is compiled without its optimizer, except for tasks with several labels.
+        Compiles the model without an optimizer. Tasks with several labels do not compile it.
 
         Args:
             part: `validation` or `test` of a `Dataset`.

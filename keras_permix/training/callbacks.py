@@ -148,7 +148,7 @@ class Estimate(keras.callbacks.Callback):
 
 
 class Together(keras.callbacks.Callback):
-    """Keep the devices and processes of a run together.
+    """Synchronize the devices and processes of a run.
 
     Random numbers differ between devices. Metrics are summed over processes after the last batch.
     """

@@ -23,9 +23,6 @@ def write_card(
     `record` is that of the `Recorder`, and `dtype` the dtype of the stored weights.
     """
     class_name, recipe = type(model).__name__, run.recipe
-    preset = '"preset")  # the folder next to this card'
-    if run.is_known:
-        preset = f'"{run.name.split("/")[-1]}")'
     paper = recipe.paper or {}
     seconds = sum(row["seconds"] for row in rows)
     taken = ", ".join(f"{key} {value}" for key, value in model.describe_input().items())
@@ -49,7 +46,7 @@ def write_card(
 ```python
 from keras_permix.zoo import {class_name}
 
-model = {class_name}.from_preset({preset}
+model = {class_name}.from_preset("preset")  # the folder next to this card
 ```
 
 | score | measured | paper |
@@ -85,9 +82,9 @@ def _mixed(model):
 
 def _when(record, recipe, rows):
     """Describe the epoch whose weights are scored."""
-    if names := record.get("callbacks"):
-        return f"at the end of a run with additional callbacks: {', '.join(names)}"
     if recipe.early_stopping and rows:
         best = min(rows, key=lambda row: row["val_loss"])["epoch"]
         return f"after epoch {best}, which has the lowest validation loss"
+    if names := record.get("callbacks"):
+        return f"at the end of a run with additional callbacks: {', '.join(names)}"
     return "after the last epoch (not selected by test scores)"

@@ -53,7 +53,8 @@ def fit_recipe(
         A list of dicts, one row of the log per epoch.
 
     Raises:
-        ValueError: if the folder holds a run of another recipe or other data.
+        ValueError: if the folder holds a run of another recipe or other data, or the model has
+            LoRA.
         FloatingPointError: if the loss or a weight is not finite. The folder keeps the last epoch
             with finite values.
         ConnectionError: if another process has stopped.
@@ -70,6 +71,8 @@ def fit_recipe(
     """
     distribution = distribution or Distribution()
     verbose = verbose if distribution.is_chief else 0
+    if any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
+        raise ValueError(f"Keras' checkpoints lose LoRA; use `fit`. Received: {model.name}")
     task = task_of(model)
     size, seed = recipe.batch_size, recipe.seed
     distribution.check(size, steps_per_execution)
@@ -82,9 +85,17 @@ def fit_recipe(
     if recipe.early_stopping and (dataset.validation is None or distribution.count > 1):
         rule = "`early_stopping` requires `data.validation` and a single process"
         raise ValueError(f"{rule}. Received: early_stopping={recipe.early_stopping}")
-    class_weight = balanced_weights(dataset, task) if recipe.class_weight else None
+    class_weight = None
+    if recipe.class_weight:
+        class_weight = balanced_weights(dataset, task)
+        if any((recipe.augmentation or {}).get(mix) for mix in ("mixup", "cutmix")):
+            rule = "`class_weight` requires `mixup` and `cutmix` to be unset"
+            raise ValueError(f"{rule}. Received: augmentation={recipe.augmentation}")
     watched = dataset.validation or dataset.test
     count = min(recipe.validation_samples or math.inf, size_of(watched[0]))
+    if count < distribution.parts:
+        rule = "Validation must have a sample per device"
+        raise ValueError(f"{rule}. Received: {count} samples, {distribution.parts} devices")
     count -= count % distribution.parts  # a number that the devices share evenly
     validation = task.batches(some(watched, count), size)
     progress = _begin(out, recipe, dataset, distribution)
@@ -108,12 +119,14 @@ def fit_recipe(
             steps_per_execution=steps_per_execution,
         )
         model.optimizer.build(model.trainable_variables)
+        if distribution.count > 1:
+            # On JAX, every process takes part whenever one saves or loads weights.
+            content = b"" if progress.epoch else weights_content(model)
+            content = distribution.broadcast(progress.saved[0] if progress.saved else content)
+            progress.saved[:] = content, "the weights of the first process"
         if progress.saved:
             load_weights_content(model, *progress.saved)
             progress.saved.clear()
-        if distribution.count > 1:
-            state = distribution.broadcast(weights_content(model))
-            load_weights_content(model, state, "the weights of the first process")
         optimizer = model.optimizer
         distribution.prepare(model)
         try:

@@ -60,8 +60,7 @@ def make_model(recipe: Recipe) -> Model:
     ('CSPViT', 1)
     """
     recipe = with_class(recipe)
-    spec = {key: value for key, value in recipe.model.items() if value is not None}
-    spec["dtype"] = recipe.precision
+    spec = {**recipe.model, "dtype": recipe.precision}
     found = zoo.MODELS[spec.pop("class_name")]
     keras.utils.set_random_seed(recipe.seed)
     made = load_preset(found, recipe.init, **spec) if recipe.init else found(**spec)
@@ -105,7 +104,7 @@ def freeze(model: Model, parts: str | Iterable[str] | None) -> None:
     They are "backbone", all layers except the head, or names of layers, which may contain `*`, such
     as `["patch_embedding", "block_*"]`.
     """
-    if parts == "backbone":
+    if parts in ("backbone", ["backbone"], ("backbone",)):
         model.backbone.trainable = False
         return
     for pattern in [parts] if isinstance(parts, str) else parts or ():

@@ -63,7 +63,7 @@ def write_preset(
         for value in values
     ]
     fits = run.recipe.store == "float16" and all(map(_fits_float16, weights))
-    dtype = "float16" if fits else None
+    dtype = "float16" if fits else "float32"
     if fits:  # The stored weights are scored.
         weights = [
             w.astype("float16").astype("float32") if w.dtype.kind == "f" else w for w in weights
@@ -83,10 +83,11 @@ def write_preset(
         commit=", ".join(record["commits"]) or None,
         license="Apache-2.0" if run.is_known else None,
         scores=scores,
+        epochs=len(rows),
         weights_dtype=dtype,
     )
     if not run.smoke:
-        card = write_card(stored, run, dataset, scores, rows, record, dtype or "float32")
+        card = write_card(stored, run, dataset, scores, rows, record, dtype)
         write_text(Path(out) / "README.md", card)
     return scores
 
@@ -118,6 +119,8 @@ def finished_scores(
     if not whole or kept.epoch < run.recipe.epochs and not kept.is_stopped():
         return None
     preset = preset_info(kept.path / "preset")
+    if preset.metadata.get("epochs") != kept.epoch:  # The preset is that of a shorter run.
+        return None
     if kept.data and any(isinstance(run.recipe.data.get(key), str) for key in PATH_KEYS):
         task = task_of(load_preset(None, preset, load_weights=False))
         data = None  # Missing files are not compared.

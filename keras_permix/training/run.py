@@ -24,7 +24,10 @@ from keras_permix.utils.machine import machine
 from keras_permix.zoo.presets.folder import parse_json
 
 FLAGS = ("init", "freeze", "epochs")  # values that are options of `permix train`
-SMOKE = {"epochs": 2, "batch_size": 8, "validation_samples": 16, "steps_per_epoch": None}
+SMOKE = {
+    "epochs": 2, "batch_size": 8, "validation_samples": 16, "steps_per_epoch": None,
+    "early_stopping": None,
+}  # fmt: skip
 # Keys of a record that a resumed run keeps, and all keys.
 OF_EPOCHS = (
     "commits", "callbacks", "version", "date", "machine", "keras", "backend", "backend_version",
@@ -34,7 +37,7 @@ KEYS = {"name", "recipe", "command", "smoke", *OF_EPOCHS}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """Hold a recipe with the names of its preset, folder and command.
+    """Hold a recipe, the name of its preset, and the command that trains it.
 
     Args:
         recipe: The `Recipe`.

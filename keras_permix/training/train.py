@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from keras_permix._typing import Model, StrPath
 from keras_permix.data.files import data_folder
+from keras_permix.recipes.images import is_images
 from keras_permix.tasks import task_of
 from keras_permix.training.callbacks import Estimate
 from keras_permix.training.data import check_data, load_data
@@ -73,8 +74,9 @@ def train(
         distribute: "data" divides each batch among devices or processes, "model" divides the
             parameters (JAX only), "auto" is "data" if there are several devices. A `Distribution`
             from `distributed` is used as it is. Defaults to `None`, one device.
-        steps_per_execution: Training steps per call of the compiled function. Must be 1 on PyTorch
-            and with several processes on TensorFlow. Defaults to 1.
+        steps_per_execution: Training steps between calls of callbacks; on TensorFlow, one call of
+            the compiled function. Must be 1 on PyTorch and with several processes on TensorFlow.
+            Defaults to 1.
         workers: Threads that prepare batches. With more than one, batches are prepared during the
             training step, with the same results. Defaults to 1.
         **changes: New values of the recipe: `epochs=2`, `model={"hidden_dim": 64}`.
@@ -86,7 +88,8 @@ def train(
         ValueError: for an unknown recipe, option or value, or a folder that holds another run or
             other files, or lies inside the training images.
         FloatingPointError: if the loss or a weight is not finite.
-        OSError: for data that cannot be read or downloaded.
+        OSError: for data that cannot be read or downloaded, or a folder that another process uses.
+        ImportError: if a package of the extra `train` is missing.
         ConnectionError: if another process of the run has ended.
 
     Example:
@@ -100,6 +103,9 @@ def train(
         rule = "A `Run` must come without `option`, `smoke` and changes"
         raise ValueError(f"{rule}. Received: {option=}, {smoke=}, {changes=}")
     run = recipe if isinstance(recipe, Run) else plan_run(recipe, option, smoke, **changes)
+    if data_dir is not None and is_images(Path(run.source)):
+        rule = "`data_dir` must be None for a path of images"
+        raise ValueError(f"{rule}. Received: {data_dir} with {run.source}")
     folder, values = Path(out or run.folder), run.recipe
     check_data(values)
     check_place(folder)

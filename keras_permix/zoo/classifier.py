@@ -250,8 +250,7 @@ def mixer_on_grid(
     """
     spec, size = mixer_at(config["mixer"], index), config["image_size"]
     old = config["steps_image_size"] or size
-    known = isinstance(spec, dict) and spec["name"] in MIXERS
-    if old == size or not known or not issubclass(MIXERS[spec["name"]].layer, CSP | CausalCSP):
+    if old == size or not shifts(spec):
         return spec
     before, after = (side // config.get("patch_size", 1) for side in (old, size))
     grids = (rows or before, before), (rows or after, after)
@@ -261,6 +260,12 @@ def mixer_on_grid(
         return {**spec, "shift": resize_steps(steps, *grids, extra)}
     delays, least = mixer.steps(mixer.inner_dim or channels), mixer.group_size - 1
     return {**spec, "delays": resize_delays(delays, *grids, least)}
+
+
+def shifts(spec: Any) -> bool:
+    """Return whether a mixer shifts channels by steps or delays."""
+    known = isinstance(spec, dict) and spec["name"] in MIXERS
+    return known and issubclass(MIXERS[spec["name"]].layer, CSP | CausalCSP)
 
 
 def pool_tokens(tokens: Any, pooling: str, mask: Any = None) -> Any:

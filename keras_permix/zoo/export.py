@@ -93,7 +93,7 @@ def _describe(model, path, output_names=None):
     graph = file.graph
     names = sorted((tensor.name for tensor in model.inputs), key=len, reverse=True)
     for value in graph.input:
-        name = next(name for name in names if name in value.name or len(names) == 1)
+        name = names[0] if len(names) == 1 else next(name for name in names if name in value.name)
         if value.name != name:
             graph.node.insert(0, onnx.helper.make_node("Identity", [name], [value.name]))
             value.name = name

@@ -1,6 +1,6 @@
 """Define Graphormer, a Transformer on graphs, with attention or sorting."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -161,8 +161,8 @@ class Graphormer(ZooModel):
     ) -> Any:
         return super().call(self._select_inputs(inputs), training=training, mask=mask, **kwargs)
 
-    def features(self, inputs: Any, layers: int | Iterable[int] | None = None) -> list:
-        return super().features(self._select_inputs(self.convert_inputs(inputs)), layers)
+    def convert_inputs(self, x: Any) -> Any:
+        return self._select_inputs(super().convert_inputs(x))
 
     def _select_inputs(self, inputs):
         """Select the arrays that the model takes; Keras would match them by order."""

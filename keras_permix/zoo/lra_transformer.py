@@ -133,8 +133,10 @@ class LRATransformer(SequenceClassifier):
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize learned positions to another number of pixels by repeating rows and columns."""
+        if weight.path != "embedding/positions":
+            return value
         old, new = (model.get_config()["image_size"] for model in (source, self))
-        if weight.path != "embedding/positions" or not old or not new or old == new:
+        if not old or not new or old == new:
             return value
         first = int(self.get_config()["pooling"] == "cls")
         value = ops.convert_to_tensor(value)

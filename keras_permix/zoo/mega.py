@@ -160,8 +160,10 @@ class MEGA(SequenceClassifier):
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:
         """Resize position biases to another image size by distances along rows and columns."""
+        if not weight.path.endswith("/bias_table"):
+            return value
         old, new = (model.get_config()["image_size"] for model in (source, self))
-        if not old or not new or not weight.path.endswith("/bias_table"):
+        if not old or not new:
             return value
         if value.shape[0] != 2 * old**2 - 1 or weight.shape[0] != 2 * new**2 - 1:
             return value  # biases within chunks

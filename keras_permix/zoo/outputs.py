@@ -125,6 +125,6 @@ def check_scale(scale: dict[str, Any], targets: int) -> dict[str, Any]:
         one = isinstance(value, Real)
         floats = check_floats(name, [value] if one else value, 1 if one else targets, "target")
         scale = {**scale, name: floats[0] if one else floats}
-    if np.min(scale[name]) <= 0:
-        raise ValueError(f"`{name}` must be positive. Received: {name}={scale[name]}")
+        if name.endswith("std") and np.min(floats) <= 0:
+            raise ValueError(f"`{name}` must be positive. Received: {name}={scale[name]}")
     return scale

@@ -130,6 +130,32 @@ def test_keras_attention():
         mixing_maps(keras.Model(inputs, axial(inputs, inputs)), image)
 
 
+def test_any_layer_as_a_mixer_has_a_map():
+    attention = keras.layers.GroupQueryAttention(4, 2, 1)
+    inside = look_inside(tiny("ViT", mixer=lambda index: "csp" if index else attention))
+    assert [one.kind for one in inside.maps] == ["measured", "permutation"]
+    assert not inside.missing
+    found = look_inside(tiny("ButterflyViT", mixer=keras.layers.MultiHeadAttention(2, 4)))
+    assert [one.kind for one in found.maps] == ["attention"] * 2
+
+
+class Holder(keras.layers.Layer):
+    """Call a mixer that other layers may call, too."""
+
+    def __init__(self, mixer):
+        super().__init__()
+        self.mixer = mixer
+
+    def call(self, x):
+        return x + self.mixer(x)
+
+
+def test_shared_mixer_has_one_map_per_call():
+    mixer, inputs = layers.CSP(), keras.Input(TOKENS.shape[1:])
+    model = keras.Model(inputs, Holder(mixer)(Holder(mixer)(inputs)))
+    assert len(mixing_maps(model, TOKENS)) == 2
+
+
 def test_local_attention_is_measured():
     found = map_of(layers.LocalAttention(2, block_size=4))
     assert found.kind == "measured" and (found.map[:4, 4:] == 0).all() and found.map[0, 3] > 0

@@ -342,7 +342,7 @@ def test_train_prints_estimate_and_outputs(tmp_path, capsys, monkeypatch):
 
     assert main(arguments) == 0
     again = capsys.readouterr().out
-    assert again.startswith(f"{tmp_path / 'run'}: this run of 2 epochs is finished")
+    assert again.startswith(f"{tmp_path / 'run'}: this run is finished")
     assert again.splitlines()[1:] == printed.splitlines()[-len(again.splitlines()) + 1 :]
     assert (tmp_path / "run" / "log.csv").read_bytes() == log
 

@@ -10,6 +10,7 @@ import pytest
 from keras_permix._backend import installed_backends
 from keras_permix.analysis import macs
 from keras_permix.cli import main
+from keras_permix.cli.verify import verify_here
 from keras_permix.layers import CSP, SoftmaxAttention
 from keras_permix.zoo import MODELS
 from tests.zoo.models import edit_json, tiny
@@ -112,6 +113,18 @@ def test_info_of_preset_at_other_image_size(capsys):
     assert main(["info", "cspvit/test", "--set", "image_size=16"]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
     assert shown["image_size"] == "16" and shown["input"].startswith("size 16, ")
+    assert main(["info", "cspvit/test", "--set", "mixer.group_size=4"]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert '"name": "csp"' in shown["mixer"] and '"group_size": 4' in shown["mixer"]
+
+
+@pytest.mark.once
+def test_verify_reports_any_error(monkeypatch):
+    def fail(preset):
+        raise KeyError("weights")
+
+    monkeypatch.setattr("keras_permix.zoo.presets.probe.verify_probe", fail)
+    assert verify_here("cspvit/test") == {"preset": "cspvit/test", "problem": "'weights'"}
 
 
 @pytest.mark.once

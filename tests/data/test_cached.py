@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_failed_maker_leaves_no_files(home):
 
     with pytest.raises(RuntimeError):
         cached_arrays("a", b"", fail)
-    assert not home.exists()
+    assert not list(home.rglob("a*"))
 
 
 def test_unwritable_cache_warns(home):
@@ -68,14 +69,21 @@ def test_unwritable_cache_warns(home):
     assert make.count == 2
 
 
-def _load(number):
-    return cached_arrays("a", b"", Maker(5))["x"].tolist()
+def _load(home):
+    def make():
+        with open(home / "made", "a") as file:
+            file.write("x")
+        time.sleep(0.2)
+        return Maker(5)()
+
+    return cached_arrays("a", b"", make)["x"].tolist()
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, not used here
 @pytest.mark.skipif(os.name == "nt", reason="requires fork")
 def test_concurrent_processes_make_one_copy(home):
     with multiprocessing.get_context("fork").Pool(4) as pool:
-        assert pool.map(_load, range(8)) == [[[5, 5]] * 3] * 8
+        assert pool.map(_load, [home] * 8) == [[[5, 5]] * 3] * 8
     assert sorted(path.name for path in home.rglob("*.npy")) == ["x.npy", "y.npy"]
-    assert not list(home.rglob(".*"))
+    assert (home / "made").read_text() == "x"
+    assert [path.name for path in home.rglob(".*")] == [".a.lock"]

@@ -252,6 +252,7 @@ def test_temperature_requires_classes(predicts):
         (dict(logits=-1), "`logits` and `features` must be ≥ 0.*logits=-1"),
         (dict(features=float("nan"), layers={}), "must be ≥ 0.*features=nan"),
         (dict(layers={"first": "hidden_9"}), "No such layer: hidden_9"),
+        (dict(sample_weight=np.ones(32)), r"no weights. Received: \['sample_weight'\]"),
         (dict(layers={"first": "out"}), r"`layers`.*'first' of \(None, 8\) and 'out'"),
     ],
 )
@@ -273,3 +274,14 @@ def test_invalid_models_raise():
     two = keras.Model(teacher.input, [teacher.output, teacher.output])
     with pytest.raises(ValueError, match="`student` must have one output"):
         distill(keras.models.clone_model(two), teacher, teacher.make_inputs(0, 2))
+
+
+def test_additional_arrays_of_graphs_are_ignored():
+    teacher = tiny("Graphormer")
+    student = swap_mixer(teacher, "slice_sort")
+    graphs = teacher.make_inputs(0, 2)
+    given = {**graphs, "attn_edge_type": np.zeros((2, 3, 3, 1), "int32")}
+    before = weights(student)
+    distill(student, teacher, given, temperature=None, verbose=0)
+    after = weights(student)
+    assert any(np.any(after[path] != before[path]) for path in before)

@@ -8,7 +8,14 @@ import pytest
 from keras import layers
 
 from keras_permix import swap_mixer
-from keras_permix.layers import CSP, SliceSort
+from keras_permix.layers import (
+    CSP,
+    ButterflyBlock,
+    MegaBlock,
+    MixerBlock,
+    SliceSort,
+    SoftmaxAttention,
+)
 from keras_permix.surgery.swap import find_mixers
 from tests.harness import assert_close, to_numpy
 from tests.surgery.models import (
@@ -327,3 +334,33 @@ def test_copy_with_other_dtype_raises():
         keras.config.set_dtype_policy(before)
     with pytest.raises(ValueError, match="Received: .*PlainWithConfig .a copy of dtype float32"):
         swap_mixer(model, "csp", layers=-1)
+
+
+def test_mixer_within_a_butterfly_block():
+    tokens = keras.Input((8, 6))
+    block = MixerBlock(SoftmaxAttention(2), 16)
+    model = randomize(keras.Model(tokens, ButterflyBlock(block, 4)(tokens)))
+    swapped = swap_mixer(model, "csp").layers[1].block
+    assert isinstance(swapped.mixer, CSP)
+    for name in ("mixer_norm", "mlp_norm", "mlp_in", "mlp_out"):
+        for ours, theirs in zip(
+            getattr(swapped, name).weights, getattr(block, name).weights, strict=True
+        ):
+            np.testing.assert_array_equal(to_numpy(ours), to_numpy(theirs))
+
+
+@pytest.mark.once
+def test_moving_average_of_a_mega_block_is_kept():
+    tokens = keras.Input((8, 6))
+    x = SoftmaxAttention(2)(MegaBlock(shared_dim=4)(tokens))
+    swapped = swap_mixer(keras.Model(tokens, x), "csp")
+    assert type(swapped.layers[1].ema).__name__ == "DampedEMA"
+    assert isinstance(swapped.layers[2], CSP)
+
+
+@pytest.mark.once
+def test_compiled_model_is_not_compiled_after_a_swap():
+    model = functional()
+    model.compile("adam", "mse")
+    assert not swap_mixer(model, "csp").compiled
+    assert model.compiled and model.optimizer is not None

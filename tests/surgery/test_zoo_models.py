@@ -1,5 +1,7 @@
 """Test `swap_mixer` on zoo models: configurations and transferred weights."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
@@ -140,3 +142,32 @@ def test_one_mixer_per_block_or_one_for_all():
     assert tiny("ViT", mixer=["csp", "csp"]).get_config()["mixer"] == {"name": "csp"}
     with pytest.raises(ValueError, match="`mixer` must be one mixer, or a list of 2.*csp"):
         tiny("ViT", mixer=["csp"])
+
+
+def test_frozen_projections_stay_frozen_in_copies():
+    model = tiny("SimpleTRON", variant="simple_resl").with_variant("softmax", freeze=True)
+    swapped = swap_mixer(model, "csp")
+    frozen = [weight.path for weight in swapped.non_trainable_weights]
+    assert frozen == [f"block_{n}/attention/value/{k}" for n in (0, 1) for k in ("kernel", "bias")]
+    for other in (copy.deepcopy(swapped), swapped.reset_classifier(4)):
+        assert [weight.path for weight in other.non_trainable_weights] == frozen
+
+
+@pytest.mark.once
+def test_attention_of_mega_trains_after_a_swap():
+    model = tiny("CSPMEGA", keep_unused_params=True)
+    unused = [weight.path for weight in model.non_trainable_weights]
+    assert unused and all("/attention/" in path for path in unused)
+    swapped = swap_mixer(model, "softmax")
+    assert not swapped.non_trainable_weights
+    back = swap_mixer(swapped, "csp")
+    assert [weight.path for weight in back.non_trainable_weights] == unused
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("chosen", [None, [1]])
+def test_new_mixers_have_the_steps_of_the_image_size(chosen, tmp_path):
+    tiny("ViT").save_to_preset(tmp_path / "preset")
+    model = zoo.ViT.from_preset(tmp_path / "preset", image_size=16)
+    mixer = swap_mixer(model, "csp", layers=chosen).get_layer("block_1").mixer
+    np.testing.assert_array_equal(mixer.steps(64, 8), CSP().steps(64, 8))

@@ -138,7 +138,7 @@ def test_init_option_starts_from_preset(tmp_path, capsys):
     assert CSPViT.from_preset(tmp_path / "run/preset").get_config()["hidden_dim"] == 8
     options[1] = str(tmp_path / "gone")  # Missing data are not changed data.
     assert main(["train", str(recipe), *shape, *options]) == 0
-    assert "this run of 1 epoch is finished" in capsys.readouterr().out
+    assert "this run is finished" in capsys.readouterr().out
 
 
 def recipe(tmp_path, **changes):
@@ -174,6 +174,10 @@ def test_freeze_layers_by_name():
     freeze(model, ["patch_embedding", "block_*"])
     layers = {weight.path.split("/")[0] for weight in model.trainable_weights}
     assert layers == {"position_embedding", "head_norm", "head"}
+    freeze(model, ["backbone"])
+    assert {weight.path.split("/")[0] for weight in model.trainable_weights} == {
+        "head_norm", "head",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -226,7 +230,7 @@ def test_train_on_folder_without_recipe(tmp_path, monkeypatch, capsys):
     spellings = ("my.photos/", str(tmp_path / "my.photos"), "my.photos/../my.photos")
     for data in spellings:  # of the same path
         assert main(["train", data, *rest]) == 0
-        assert "this run of 1 epoch is finished" in capsys.readouterr().out
+        assert "this run is finished" in capsys.readouterr().out
     Image.new("RGB", (9, 9)).save(tmp_path / "my.photos/cats/one_more.png")
     assert main(command) == 2
     output, error = capsys.readouterr()
@@ -487,6 +491,12 @@ def test_out_may_share_name_of_image_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = train(recipe, epochs=1, data_dir="data", out="pets/run", verbose=0)
     assert (tmp_path / "pets/run/preset").is_dir() and done.rows
+
+
+def test_data_dir_with_a_path_of_images_raises(tmp_path):
+    write(tmp_path)
+    with pytest.raises(ValueError, match="`data_dir` must be None.*Received: .* with .*pets"):
+        train(tmp_path / "pets", init="cspvit/test", data_dir=tmp_path, out=tmp_path / "run")
 
 
 @pytest.mark.parametrize("out", ["pets", "pets/run", "pets/cats"])

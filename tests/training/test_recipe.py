@@ -62,6 +62,11 @@ def test_base_and_options(tmp_path):
         load_recipe(child)
 
 
+def test_none_unsets_an_argument_of_the_model():
+    model = load_recipe("cspvit/mnist", model={"hidden_dim": None, "num_layers": 1}).model
+    assert "hidden_dim" not in model and model["num_layers"] == 1
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -14,6 +14,8 @@ import pytest
 
 from keras_permix.recipes.recipe import make_recipe
 from keras_permix.tasks import task_of
+from keras_permix.training import fit_recipe, make_model
+from keras_permix.training.distribute import Distribution
 from keras_permix.training.fit import balanced_weights
 from keras_permix.training.run_folder import write_events
 from keras_permix.zoo import CSPViT
@@ -138,6 +140,31 @@ def test_class_weight_requires_one_class_per_sample():
     message = "`class_weight` requires one class.*multilabel_image_classification"
     with pytest.raises(ValueError, match=message):
         balanced_weights(runs.make_images(), task)
+
+
+@pytest.mark.once
+def test_class_weight_excludes_mixed_images(tmp_path):
+    recipe = dataclasses.replace(runs.RECIPE, class_weight="balanced", augmentation={"cutmix": 1.0})
+    with pytest.raises(ValueError, match="`class_weight` requires .*cutmix.*'cutmix': 1.0"):
+        train(recipe, runs.make_images(), tmp_path / "run", verbose=0)
+
+
+@pytest.mark.once
+def test_lora_raises(tmp_path):
+    model = make_model(runs.RECIPE)
+    model.get_layer("block_0").mlp_in.enable_lora(2)
+    with pytest.raises(ValueError, match="lose LoRA.*Received: "):
+        fit_recipe(model, runs.RECIPE, runs.make_images(), tmp_path / "run", verbose=0)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.once
+def test_validation_needs_a_sample_per_device(tmp_path):
+    here = Distribution()
+    here.devices = 32
+    recipe = dataclasses.replace(runs.RECIPE, batch_size=32)
+    with pytest.raises(ValueError, match="a sample per device. Received: 16 samples, 32 devices"):
+        train(recipe, runs.make_images(), tmp_path / "run", verbose=0, distribution=here)
 
 
 @pytest.mark.once

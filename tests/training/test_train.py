@@ -19,11 +19,12 @@ from keras_permix.training import make_model, plan_run, train
 from keras_permix.training import run as run_module
 from keras_permix.training.card import write_card
 from keras_permix.training.distribute import Distribution
-from keras_permix.training.preset import _fits_float16
+from keras_permix.training.preset import _fits_float16, finished_scores
 from keras_permix.training.run_folder import RunFolder
 from keras_permix.utils.files import release_folder
 from keras_permix.zoo import CSPViT
 from tests.harness import ROOT
+from tests.zoo.models import edit_json
 
 RECIPE = """
 batch_size = 16
@@ -461,6 +462,21 @@ def test_wrong_number_of_classes_raises_before_training(made, recipe, tmp_path):
 def test_smoke_run_accepts_overrides():
     recipe = plan_run("cspvit/mnist", smoke=True, epochs=1).recipe
     assert recipe.epochs == 1 and recipe.batch_size == 8
+
+
+def test_smoke_run_needs_no_validation_part(tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('base = "cspvit/mnist"\nearly_stopping = 3\n', encoding="utf-8")
+    assert plan_run(recipe).recipe.early_stopping == 3
+    assert plan_run(recipe, smoke=True).recipe.early_stopping is None
+
+
+def test_preset_of_fewer_epochs_is_not_the_result(recipe, made, tmp_path):
+    done, run = train(recipe, out=tmp_path / "run", verbose=0), plan_run(recipe)
+    assert finished_scores(run, tmp_path / "run") == done.scores
+    metadata = tmp_path / "run" / "preset" / "metadata.json"
+    edit_json(metadata, lambda stored: stored.update(epochs=stored["epochs"] - 1))
+    assert finished_scores(run, tmp_path / "run") is None
 
 
 def test_smoke_run_ignores_steps_per_epoch():

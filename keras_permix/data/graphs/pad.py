@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 MAX_HOPS = 20
 UNREACHABLE = 510  # the distance between nodes without a path
+MOST_NEIGHBORS = 510  # The tables of degrees have 512 rows, for padding and degrees from 0.
 # name -> (number of node axes, number of axes)
 AXES = {
     "x": (1, 2),
@@ -54,11 +55,13 @@ def pad_graphs(
 
     Raises:
         KeyError: If an array is missing.
-        ValueError: If the sizes of arrays differ, a distance is out of range, or `nodes` is smaller
-            than a graph.
+        ValueError: If the sizes of arrays differ, a distance or a degree is out of range, or
+            `nodes` is smaller than a graph.
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras_permix.data import pad_graphs
     >>> one = dict(x=np.array([[5]]), in_degree=np.array([0]), spatial_pos=np.array([[0]]))
     >>> one["attn_edge_type"] = np.zeros((1, 1, 1), int)
     >>> one["edge_input"] = np.full((1, 1, 1, 1), -1)
@@ -80,9 +83,13 @@ def pad_graphs(
         if distance.min() < 0 or distance.max() > UNREACHABLE:
             span = f"{distance.min()} to {distance.max()}"
             raise ValueError(f"`spatial_pos` must be from 0 to {UNREACHABLE}. Received: {span}")
+        degree = max(np.max(graph[name]) for name in ("in_degree", "out_degree"))
+        if degree > MOST_NEIGHBORS:
+            rule = f"A node must have at most {MOST_NEIGHBORS} neighbors"
+            raise ValueError(f"{rule}. Received: {degree}")
     largest = max(len(graph["x"]) for graph in graphs)
     nodes = largest if nodes is None else check_integer("nodes", nodes, largest)
-    if hops is None:
+    if check_positive_or_none("hops", hops) is None:
         longest = max(np.shape(graph["edge_input"])[2] for graph in graphs)
         hops = min(max(longest, 1), MAX_HOPS)
     batch = {name: np.stack([_pad(graph, name, nodes, hops) for graph in graphs]) for name in AXES}

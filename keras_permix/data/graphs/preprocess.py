@@ -5,8 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from keras_permix.data.graphs.pad import MAX_HOPS, UNREACHABLE, attention_bias
-from keras_permix.utils.checks import check_integer
+from keras_permix.data.graphs.pad import (
+    MAX_HOPS,
+    MOST_NEIGHBORS,
+    UNREACHABLE,
+    attention_bias,
+)
+from keras_permix.utils.checks import check_integer, check_positive_or_none
 
 ROWS = 512  # per feature in the tables of `GraphEmbedding` and `GraphormerBias`
 LARGEST = ROWS - 3  # because three is added to features of edges
@@ -46,16 +51,22 @@ def preprocess_graph(
     and the released code.
     """
     graph = check_graph(nodes, edges, edge_features)
-    batch = batch_graphs([graph], hops=max(len(graph[0]) - 1, 1))
-    longest = max(longest_path(batch["spatial_pos"] - 1), 1)
-    batch["edge_input"] = batch["edge_input"][..., :longest, :]
+    batch = batch_graphs([graph], most_hops=UNREACHABLE)
     return {name: batch[name][0] - (name != "attn_edge_type") for name in PREPROCESSED}
 
 
 def batch_graphs(
-    graphs: Any, nodes: int | None = None, hops: int | None = None, max_distance: int = 20
+    graphs: Any,
+    nodes: int | None = None,
+    hops: int | None = None,
+    max_distance: int = 20,
+    most_hops: int = MAX_HOPS,
 ) -> dict[str, np.ndarray]:
-    """Preprocess and pad pairs as from `check_graph` by `preprocess_graph` and `pad_graphs`."""
+    """Preprocess and pad pairs as from `check_graph` by `preprocess_graph` and `pad_graphs`.
+
+    Without `hops`, paths have the edges of the longest one, at most `most_hops`.
+    """
+    check_positive_or_none("hops", hops)
     features, edges = ([graph[part] for graph in graphs] for part in (0, 1))
     sizes = np.array([len(part) for part in features])
     nodes = sizes.max() if nodes is None else check_integer("nodes", nodes, sizes.max())
@@ -68,9 +79,12 @@ def batch_graphs(
     joined = edge_type[..., 0] > 0
     distance, between = shortest_paths(joined)
     if hops is None:
-        hops = min(max(longest_path(distance), 1), MAX_HOPS)
+        hops = min(max(longest_path(distance), 1), most_hops)
     real = x[..., 0] > 0
     degree = ((joined.sum(-1) + 1) * real).astype("int32")
+    if degree.max() > MOST_NEIGHBORS + 1:
+        rule = f"A node must have at most {MOST_NEIGHBORS} neighbors"
+        raise ValueError(f"{rule}. Received: {degree.max() - 1}")
     spatial_pos = ((distance + 1) * (real[:, :, None] & real[:, None])).astype("int32")
     none = np.zeros((1, len(values)), "int32")
     numbered = np.concatenate([edge_type.reshape(-1, len(values)) + 1, none])
@@ -94,7 +108,7 @@ def check_graph(
         edges = np.zeros((0, 2 + (edge_features or 0)), int)
     if edges.shape[1:] == (2,):
         edges = np.pad(edges, ((0, 0), (0, 1)))
-    found = edges.shape[-1] - 2
+    found = edges.shape[-1] - 2 if edges.ndim else 0
     wanted = max(found if edge_features is None else edge_features, 1)
     if nodes.ndim != 2 or edges.ndim != 2 or not nodes.size or found != wanted:
         raise ValueError(

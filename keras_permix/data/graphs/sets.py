@@ -12,8 +12,9 @@ from keras_permix.data.files import Files, read_parts, read_row
 from keras_permix.data.graphs.pad import MAX_HOPS
 from keras_permix.data.graphs.pcqm4m import FOLDERS, read_pcqm4m
 from keras_permix.data.graphs.preprocess import batch_graphs, check_graph
-from keras_permix.data.graphs.smiles import cached_molecules, parse_smiles
+from keras_permix.data.graphs.smiles import FlatGraphs, cached_molecules, parse_smiles
 from keras_permix.data.targets import number_of
+from keras_permix.utils.checks import check_positive_or_none
 from keras_permix.utils.tables import shown
 
 HARTREE = 27.211386245988  # in eV; CODATA 2018
@@ -70,7 +71,9 @@ class GraphSource(Source):
         hops: int | None = None,
     ) -> None:
         super().__init__(len(graphs), np.asarray(targets, "float32"))
-        self.graphs, self.nodes, self.hops = graphs, nodes, hops
+        whole = isinstance(graphs, FlatGraphs)
+        self.graphs = graphs if whole else [check_graph(*graph) for graph in graphs]
+        self.nodes, self.hops = nodes, check_positive_or_none("hops", hops)
 
     def of_one_shape(self) -> Self:
         """Return a source that pads all batches to the largest graph and its longest path."""
@@ -107,8 +110,8 @@ def load_graphs(
     QM9 and the sets of MoleculeNet (ESOL, FreeSolv, Lipophilicity) have no official split: a random
     10 %, set by `split_seed`, is for testing.
 
-    Custom sets are JSON lines, CSV or TSV files. A row holds a molecule in "smiles", or a graph in
-    "nodes", a list of node features, and "edges", which lists each edge once as
+    Custom sets are JSON lines, CSV or TSV files. A row holds a molecule in "smiles" or, in JSON
+    lines, a graph in "nodes", a list of node features, and "edges", which lists each edge once as
     `[node, node, feature, …]`. Features are integers from 0 to 509. Each name in `labels` is a
     column with a number.
 
@@ -147,6 +150,7 @@ def load_graphs(
     [Wu et al., "MoleculeNet", 2018](https://doi.org/10.1039/C7SC02664A) for the other small sets.
     [Hu et al., "OGB-LSC", 2021](https://arxiv.org/abs/2103.09430) for PCQM4M.
     """
+    check_positive_or_none("hops", hops)
     own = bool(files) or name not in TARGETS
     columns = {} if own else TARGETS[name]
     labels = tuple(labels or list(columns)[:1] or ("y",))

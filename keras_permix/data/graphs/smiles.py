@@ -190,7 +190,7 @@ def _read(chem, text, position, max_atoms):
         raise ValueError(f"{rule}. Received: smiles[{position}]={text!r}")
     if molecule.GetNumAtoms() > max_atoms:
         raise ValueError(
-            f"`smiles` must have at most {max_atoms} atoms, or set `max_atoms`. "
+            f"`smiles` must have at most {max_atoms} atoms (`max_atoms` of `from_smiles`). "
             f"Received: smiles[{position}] with {molecule.GetNumAtoms()} atoms"
         )
     for atom in molecule.GetAtoms():

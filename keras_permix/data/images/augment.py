@@ -53,6 +53,8 @@ class Augmentation:
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras_permix.data import Augmentation
     >>> spec = dict(crop_padding=4, flip=True, mixup=0.2)
     >>> spec["layers"] = [{"class_name": "RandomBrightness", "config": {"factor": 0.2}}]
     >>> augment = Augmentation(spec, seed=0, num_classes=10)

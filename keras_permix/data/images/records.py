@@ -92,6 +92,8 @@ class ResizeCrop:
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras_permix.data import ResizeCrop
     >>> crop = ResizeCrop(224, random=True)
     >>> crop(np.zeros((375, 500, 3), "uint8"), np.random.default_rng(0)).shape
     (224, 224, 3)

@@ -48,12 +48,17 @@ def pad_tokens(samples: Sequence[Any], max_sequence_length: int) -> dict[str, np
         "mask", bool of the same shape, True at real tokens; `(batch, texts, max_sequence_length)`
         for tuples.
 
+    Raises:
+        ValueError: If there are no samples.
+
     Example:
 
     >>> from keras_permix.data import pad_tokens
     >>> pad_tokens([[5, 6], [7]], max_sequence_length=3)["tokens"].tolist()
     [[5, 6, 0], [7, 0, 0]]
     """
+    if not len(samples):
+        raise ValueError(f"`samples` must not be empty. Received: {samples!r}")
     pairs = isinstance(samples[0], tuple)
     parts = [part for sample in samples for part in sample] if pairs else samples
     tokens = keras.utils.pad_sequences(

@@ -1,5 +1,6 @@
 """Attend through positive features, in time linear in the number of tokens."""
 
+from functools import lru_cache
 from typing import Any
 
 import keras
@@ -208,15 +209,20 @@ class PerformerAttention(SelfAttention):
 
     def directions(self, head_dim: int) -> np.ndarray:
         """Return the random directions `(features, head_dim)`, with lengths of Gaussian vectors."""
-        # NumPy guarantees the same numbers in all versions only for this legacy generator.
-        rng = np.random.RandomState(self.seed)
-        blocks = []
-        for _ in range(0, self.features, head_dim):
-            basis, triangle = np.linalg.qr(rng.normal(size=(head_dim, head_dim)))
-            basis = basis * np.sign(np.diag(triangle))  # unique, whatever LAPACK returns
-            lengths = np.linalg.norm(rng.normal(size=(head_dim, head_dim)), axis=1)
-            blocks.append(lengths[:, None] * basis.T)
-        return np.concatenate(blocks)[: self.features].astype("float32")
+        return _directions(self.seed, self.features, head_dim)
+
+
+@lru_cache(64)
+def _directions(seed, features, head_dim):
+    # NumPy guarantees the same numbers in all versions only for this legacy generator.
+    rng = np.random.RandomState(seed)
+    blocks = []
+    for _ in range(0, features, head_dim):
+        basis, triangle = np.linalg.qr(rng.normal(size=(head_dim, head_dim)))
+        basis = basis * np.sign(np.diag(triangle))  # unique, whatever LAPACK returns
+        lengths = np.linalg.norm(rng.normal(size=(head_dim, head_dim)), axis=1)
+        blocks.append(lengths[:, None] * basis.T)
+    return np.concatenate(blocks)[:features].astype("float32")
 
 
 def _exponents(x, directions):

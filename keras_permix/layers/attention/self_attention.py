@@ -14,10 +14,10 @@ class SelfAttention(MixingLayer):
     """Project tokens to queries, keys and values per head, and heads back to tokens.
 
     A subclass implements `attend(query, key, value, mask)`, which returns the shape of `value`, or
-    calls `split_heads` and `merge_heads` in its `call`. All
-    subclasses but `LinformerAttention` have the same weights: one kernel
-    `(channels, 3 * num_heads * head_dim)`, which holds q, k and v side by side with contiguous
-    heads, its bias, and the output projection. `SoftmaxAttention` documents the arguments.
+    calls `split_heads` and `merge_heads` in its `call`. All subclasses but `LinformerAttention`
+    have the same weights: one kernel `(channels, 3 * num_heads * head_dim)`, which holds q, k and v
+    side by side with contiguous heads, its bias, and the output projection. `SoftmaxAttention`
+    documents the arguments.
     """
 
     def __init__(

@@ -27,8 +27,7 @@ class SoftmaxAttention(SelfAttention):
     * `mask` `(batch, tokens)`, or of the shape of a map, is True at real tokens. Padding is never
       attended to.
     * `attention_mask` `(batch, heads, tokens, tokens)`, `(batch, tokens, tokens)` or
-      `(tokens, tokens)`, where an axis may be 1, is True where a query may attend to a key. Pass
-      `mask` too: Keras does not propagate it to calls with two tensors.
+      `(tokens, tokens)`, where an axis may be 1, is True where a query may attend to a key.
     * `use_causal_mask=True` restricts every query to itself and earlier tokens.
 
     A query without visible keys attends as if nothing were masked, except that a causal mask still
@@ -88,8 +87,9 @@ class SoftmaxAttention(SelfAttention):
         attention_mask: Mask = None,
         use_causal_mask: bool = False,
         training: bool | None = None,
+        inputs_mask: Mask = None,  # that of Keras, if there are several tensors
     ) -> Tensor:
-        tokens, mask = flatten_map(inputs, mask)
+        tokens, mask = flatten_map(inputs, inputs_mask if mask is None else mask)
         query, key, value = self.split_heads(tokens, mask)
         fused = self.fused and can_fuse(query) and not (self.dropout and training)
         causal = fused and bool(use_causal_mask) and mask is None and attention_mask is None

@@ -93,8 +93,14 @@ class MixerBlock(Composite):
         if not self.mixer.built:
             self.mixer.build(*input_arguments(self.mixer, input_shape))
 
-    def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
-        masks = mask_arguments(self.mixer, mask, attention_mask)
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Mask = None,
+        attention_mask: Mask = None,
+        inputs_mask: Mask = None,  # that of Keras, if there are several tensors
+    ) -> Tensor:
+        masks = mask_arguments(self.mixer, inputs_mask if mask is None else mask, attention_mask)
         mixed = self.mixer_norm(inputs) if self.norm_first else inputs
         tokens = inputs + self.drop_mixed(self.mixer(*input_arguments(self.mixer, mixed), **masks))
         if self.extra_skip == "attention":

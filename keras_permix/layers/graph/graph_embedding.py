@@ -148,7 +148,9 @@ class GraphormerBias(Composite):
         if self.edges == "multi_hop":
             edges = self._path_bias(graphs["edge_input"], distance)
         else:
-            edges = ops.mean(look_up(self.edge_table, graphs["attn_edge_type"]), axis=3)
+            edges = look_up(self.edge_table, graphs["attn_edge_type"])
+            # On PyTorch, `mean` would compute float64 in float32.
+            edges = ops.sum(edges, axis=3) / edges.shape[3]
         among_nodes = look_up(self.distance_table, distance) + edges
         bias = self._add_virtual_node(ops.transpose(among_nodes, (0, 3, 1, 2)))
         return bias + 2 * graphs["attn_bias"][:, None]  # twice, as in the released code

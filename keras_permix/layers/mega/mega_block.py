@@ -59,7 +59,8 @@ class MegaBlock(Streaming, Composite):
         causal: Whether a token depends only on itself and earlier tokens. Requires an attention
             function.
         norm: "layernorm", "scalenorm", "rmsnorm" or "batchnorm". On PyTorch, all except "scalenorm"
-            compute in float32 even for float64 inputs.
+            compute in float32 even for float64 inputs. In training, the statistics of "batchnorm"
+            are those of all tokens of a batch, also with `causal=True`.
         norm_first: Whether to normalize the inputs of both halves of the block or their outputs.
         dropout: Rate of the dropouts of the average, the hidden values and the outputs.
         hidden_dropout: Rate of the dropouts of the values and within the feed-forward layer.

@@ -40,7 +40,7 @@ class CSP(TokenMixer):
         use_output_projection: Whether to project back to the input width. If False, `inner_dim`
             must be the input width, and no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        layer_index: Index of this layer, from 0, used by the power schedules.
+        layer_index: Index of this layer, from 0, used by the power and random schedules.
         num_layers: Number of layers of the model, used by the power schedules.
         ragged: Whether the last group may be shorter.
         use_value_projection: Whether to project the input to values (keyword only).

@@ -32,7 +32,7 @@ def clean_padding(x, mask):
 
 
 def with_first(mask):
-    """Return the mask `(batch, 1 + tokens)` of a class token, which is real, and tokens.
+    """Prepend True, for the class token, to a mask of tokens `(batch, tokens)`.
 
     Avoids slices, which JAX 0.8 cannot rematerialize in the graph of a Keras model.
     """

@@ -200,9 +200,9 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
     implementation than an eager call, for example if it is divided among devices. In this case,
     call `explain` inside the function. For a symbolic tensor, the choice may be made at run time.
 
-    The environment variable `KERAS_PERMIX_IMPLEMENTATION` replaces `implementation` in every call
-    of an op that has an implementation of that name. Calls that it does not support raise an error,
-    as does `explain`.
+    The environment variable `KERAS_PERMIX_IMPLEMENTATION` is the default of `implementation` in
+    every call of an op that has an implementation of that name. Calls that it does not support
+    raise an error, as does `explain`.
 
     Args:
         op: A function of this module that takes `implementation`, or its name.

@@ -86,7 +86,7 @@ class Distribution:
     def from_chief(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function in the first process, and return its result in all processes.
 
-        JSON must be able to hold the result.
+        The result must be JSON-serializable.
 
         Raises:
             Exception: the exception of the function, in the first process.

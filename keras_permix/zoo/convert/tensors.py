@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keras_permix.utils.checks import import_extra
+from keras_permix.utils.checks import check_choice, import_extra
 
 # NumPy has no bfloat16, which is read as the upper half of a float32.
 DTYPES = {
@@ -25,7 +25,8 @@ def read_tensors(path: str | Path) -> dict[str, np.ndarray]:
 
 def _array(tensor):
     dtype = tensor["dtype"]
-    array = np.frombuffer(tensor["data"], DTYPES[dtype]).reshape(tensor["shape"])
+    kind = DTYPES[check_choice("dtype of a tensor", dtype, DTYPES)]
+    array = np.frombuffer(tensor["data"], kind).reshape(tensor["shape"])
     return (array.astype("uint32") << 16).view("float32") if dtype == "BF16" else array
 
 

@@ -122,7 +122,7 @@ def _read(path: StrPath) -> tuple[dict[str, np.ndarray], Path, dict[str, Any]]:
         return tensors, path, {}
     values = json.loads(config.read_text(encoding="utf-8"))
     arguments = values.get("model_args") or {}
-    return tensors, path, values.get("pretrained_cfg", {}) | values | arguments
+    return tensors, path, (values.get("pretrained_cfg") or {}) | values | arguments
 
 
 def _images(config, sizes, patches, path):

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Model, StrPath
+from keras_permix.layers.mixers import check_mixer
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import plain
 from keras_permix.zoo.presets.folder import WEIGHTS_FILE
@@ -46,10 +47,10 @@ def load_preset(
         new_head = new_head or tuple(plain(labels)) != stored_labels
     config = _stored_config(info, model_class)
     check_arguments(model_class, overrides)
-    if is_quantized(config) and set(overrides) - {"name", "trainable"}:
-        raise ValueError(f"A quantized preset supports no other arguments. Received: {overrides}")
     overrides = _with_own_mixer(config, plain(overrides))
     changed = {key: value for key, value in overrides.items() if config.get(key) != value}
+    if is_quantized(config) and (new_head or changed.keys() - {"name", "trainable"}):
+        raise ValueError(f"A quantized preset supports no other arguments. Received: {overrides}")
     if load_weights and info.files:
         harmless = changed.keys() <= HARMLESS and not new_head
         chosen = {**config, **overrides} if harmless else config
@@ -93,6 +94,8 @@ def _with_own_mixer(config, changes):
     """Complete a changed mixer of the same name by the arguments in the preset."""
     own, given = config.get("mixer"), changes.get("mixer")
     given = {"name": given} if isinstance(given, str) else given
+    if isinstance(given, keras.layers.Layer):
+        given = check_mixer(given)
     if isinstance(own, dict) and isinstance(given, dict):
         if given.get("name", own.get("name")) == own.get("name"):
             return {**changes, "mixer": {**own, **given}}

@@ -34,7 +34,7 @@ from keras_permix.zoo.presets.probe import ATOL, QUANTIZED_ATOL, make_probe
 from keras_permix.zoo.registry import MODELS
 
 METADATA_KEYS = (
-    "labels", "data", "data_options", "recipe", "command", "commit", "license", "scores"
+    "labels", "data", "data_options", "recipe", "command", "commit", "license", "scores", "epochs"
 )  # fmt: skip
 WEIGHTS_DTYPES = (None, "float16", "float32")
 
@@ -134,11 +134,14 @@ def _copy_group(old, new, dtype):
         if isinstance(item, h5py.Group):
             _copy_group(item, new.create_group(name), dtype)
             continue
-        value = item[()]
+        value, attributes = item[()], dict(item.attrs)
+        if dtype and attributes.get("dtype") == "bfloat16":
+            value = (value.view("<u2").astype("uint32") << 16).view("float32")
+            del attributes["dtype"]
         if dtype and value.dtype.kind == "f":
             with np.errstate(over="ignore"):
                 value = value.astype(dtype)
-        new.create_dataset(name, data=value).attrs.update(item.attrs)
+        new.create_dataset(name, data=value).attrs.update(attributes)
 
 
 def _check_replaceable(folder):

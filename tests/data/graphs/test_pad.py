@@ -85,6 +85,8 @@ def test_directed_graphs_and_graphs_without_edges():
         (dict(spatial_pos=np.ones((3, 2), int)), {}, r"same nodes.*'spatial_pos': \(3, 2\)"),
         (dict(spatial_pos=np.eye(3, dtype=int) - 1), {}, "from 0 to 510. Received: -1 to 0"),
         (dict(spatial_pos=np.full((3, 3), 511)), {}, "from 0 to 510. Received: 511 to 511"),
+        (dict(in_degree=np.full(3, 511)), {}, "at most 510 neighbors. Received: 511"),
+        ({}, dict(hops=0), "`hops` must be a positive integer.*hops=0"),
     ],
 )
 def test_invalid_graphs_raise(change, options, message):

@@ -5,7 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from keras_permix.data import Pipeline, load_graphs, pad_graphs, preprocess_graph
+from keras_permix.data import (
+    GraphSource,
+    Pipeline,
+    load_graphs,
+    pad_graphs,
+    preprocess_graph,
+)
 from keras_permix.data.graphs import preprocess
 from keras_permix.data.graphs.preprocess import batch_graphs, shortest_paths
 from keras_permix.layers.graph import graph_embedding
@@ -103,6 +109,7 @@ def test_batches_from_json_lines(tmp_path):
         ({"nodes": [[1]], "edges": [[0, 0.5]], "y": 0}, "must be integers from 0 to 509"),
         ({"nodes": [[1]], "edges": [[-1, 0]], "y": 0}, "edges must join existing nodes"),
         ({"nodes": [[1]], "edges": [[0]], "y": 0}, r"must be \(nodes, node_features\)"),
+        ({"nodes": "[[1]]", "edges": "[[0, 1]]", "y": 0}, r"must be \(nodes, node_features\)"),
         ({"nodes": [[1, 2]], "edges": [], "y": 0}, "All nodes must have the same features"),
     ],
 )
@@ -110,3 +117,19 @@ def test_invalid_row_raises(tmp_path, row, rule):
     write(tmp_path / "graphs.jsonl", [{"nodes": [[1]], "edges": [], "y": 0}, row])
     with pytest.raises(ValueError, match=rule):
         load_graphs("mine", tmp_path, train="graphs.jsonl", test="graphs.jsonl")
+
+
+def test_graph_with_too_many_neighbors_raises():
+    nodes = np.ones((513, 1), int)
+    star = np.stack([np.zeros(512, int), np.arange(1, 513)], axis=1)
+    with pytest.raises(ValueError, match="at most 510 neighbors. Received: 512"):
+        GraphSource([(nodes, star)], [[0.0]]).read([0])
+    source = GraphSource([(nodes[:511], star[:510])], [[0.0]])
+    assert source.read([0])[0]["in_degree"].max() == 511
+
+
+def test_source_checks_its_graphs():
+    inputs, _ = GraphSource([([[8], [1]], [[0, 1]])], [[0.0]]).read([0])
+    assert inputs["attn_edge_type"].shape == (1, 2, 2, 1)
+    with pytest.raises(ValueError, match="edges must join existing nodes"):
+        GraphSource([([[8], [1]], [[0, -1, 0]])], [[0.0]])

@@ -209,7 +209,7 @@ def test_missing_files_and_long_sequences_raise(tmp_path, monkeypatch):
         (dict(max_tokens=65), "must be at least 65. Received: max_sequence_length=64"),
         (dict(max_depth=1), "different sequences"),
         (dict(max_arguments=1), "at least 2. Received: max_arguments=1"),
-        (dict(test=0), "at least 1. Received: test=0"),
+        (dict(test=0), "`test` must be a positive integer.*test=0"),
         (
             dict(max_depth=2, max_arguments=2, min_tokens=4, train=1000),
             "different sequences.* 400 sequences",

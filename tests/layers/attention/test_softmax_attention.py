@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers import SoftmaxAttention
+from keras_permix.layers import MixerBlock, SoftmaxAttention
 from tests.harness import assert_close, to_numpy
 
 X = np.random.default_rng(0).normal(size=(3, 7, 8)).astype("float32")
@@ -76,3 +76,24 @@ def test_padding_is_ignored_for_very_low_scores(fused):
 def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         SoftmaxAttention(**arguments)(X)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SoftmaxAttention(2),
+        lambda: MixerBlock(SoftmaxAttention(2), 8),
+        lambda: MixerBlock(keras.layers.MultiHeadAttention(2, 4), 8),
+    ],
+)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_mask_of_keras_is_kept_beside_an_attention_mask(make, compiled):
+    """Keras passes its mask as `mask` only to calls with one tensor."""
+    layer, allowed = make(), np.ones((4, 4), bool)
+    tokens = keras.Input((4,), dtype="int32")
+    embedding = keras.layers.Embedding(5, 8, mask_zero=True)
+    model = keras.Model(tokens, layer(embedding(tokens), attention_mask=allowed))
+    given = np.array([[1, 2, 0, 0]])
+    found = model.predict(given, verbose=0) if compiled else to_numpy(model(given))
+    wanted = to_numpy(layer(to_numpy(embedding(given))[:, :2]))
+    assert_close(found[:, :2], wanted)

@@ -55,6 +55,18 @@ def test_float16_storage(tmp_path):
         np.testing.assert_array_equal(loaded[path], value.astype("float16").astype("float32"))
 
 
+def test_bfloat16_weights_are_stored_as_float32(tmp_path):
+    model = tiny(dtype="bfloat16")
+    model.save_to_preset(tmp_path / "preset", weights_dtype="float32")
+    kinds = set()
+    with h5py.File(tmp_path / "preset" / "model.weights.h5") as file:
+        file.visititems(lambda _, item: kinds.add(getattr(item, "dtype", None)))
+    assert kinds == {None, np.dtype("float32")}
+    loaded = weights(zoo.CSPViT.from_preset(tmp_path / "preset"))
+    for path, value in weights(model).items():
+        np.testing.assert_array_equal(loaded[path], value.astype("float32"))
+
+
 def test_metadata(tmp_path):
     model = tiny()
     known = dict(labels=["a", "b", "c"], data="toys", license="MIT", scores={"toys/test/top1": 0.5})
@@ -115,7 +127,7 @@ def test_lora_is_merged(tmp_path):
     assert np.abs(logits(model) - plain).max() > 0.01
     model.save_to_preset(tmp_path / "preset")
     loaded = zoo.CSPViT.from_preset(tmp_path / "preset")
-    np.testing.assert_allclose(logits(loaded), logits(model), atol=1e-5)
+    assert_close(logits(loaded), logits(model))
     assert loaded.count_params() < model.count_params()
 
 
@@ -126,8 +138,9 @@ def test_quantized_model(mode, tmp_path):
     model.quantize(mode)
     model.save_to_preset(tmp_path / "preset")
     loaded = zoo.ViT.from_preset(tmp_path / "preset")
-    np.testing.assert_allclose(logits(loaded), logits(model), atol=1e-5)
+    assert_close(logits(loaded), logits(model))
     assert loaded.get_layer("head").quantization_mode == mode
+    assert zoo.ViT.from_preset(tmp_path / "preset", num_classes=3).output_shape == (None, 3)
     with pytest.raises(
         ValueError, match="quantized preset supports no other arguments.* Received: .*dtype"
     ):
