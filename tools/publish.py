@@ -9,12 +9,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from keras_permix.training.card import BESIDE
 from keras_permix.training.run import read_record
 from keras_permix.zoo import preset_info
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORT = ("README.md", "log.csv", "curves.png")
-BESIDE = b'"preset")  # the folder next to this card'  # in the code of a card
 
 
 def publish(run, root=ROOT):
@@ -47,7 +47,7 @@ def publish(run, root=ROOT):
         shutil.rmtree(weights)
     shutil.copytree(run / "preset", weights)
     name = record["name"].split("/")[-1]
-    report["README.md"] = report["README.md"].replace(BESIDE, f'"{name}")'.encode())
+    report["README.md"] = report["README.md"].replace(BESIDE.encode(), f'"{name}")'.encode())
     published.mkdir(parents=True, exist_ok=True)
     for file, content in report.items():
         (published / file).write_bytes(content)

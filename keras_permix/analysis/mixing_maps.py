@@ -105,14 +105,15 @@ def _mixers(layer):
         elif isinstance(part, MIXING):
             yield part
         elif isinstance(part, ours.MixerBlock):
-            yield part.mixer
+            yield from list(_mixers(part)) or [part.mixer]
         else:
             yield from _mixers(part)
 
 
 def _map_of(layer, given):
     first = next(iter(given.values()))
-    masks = ["mask", "tokens_mask", *(["query_mask"] if given.get("value") is first else [])]
+    masks = ["mask", "inputs_mask", "tokens_mask"]
+    masks += ["query_mask", "value_mask"] if given.get("value") is first else []
     mask = next((given[name] for name in masks if given.get(name) is not None), None)
     maps, kind = _exact(layer, given, mask)
     mask = None if mask is None else ops.convert_to_numpy(mask).astype(bool)

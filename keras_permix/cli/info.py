@@ -55,7 +55,7 @@ def _of_preset(name, changes):
     return info.name, [
         *_of_model(model),
         *(_stored(info, model.labels, of) if info.files else _planned(info.name, of)),
-        *_arguments(model.get_config()),
+        *_arguments(model.get_config(), ("trainable", *model.asset_files)),
         *((f"  {path}", f"{file['bytes']:,} bytes") for path, file in files.items()),
     ]
 
@@ -110,9 +110,9 @@ def _of_model(model):
     ]
 
 
-def _arguments(config):
-    """Return rows of the arguments that make a model of the zoo."""
-    shown = [key for key in config if key not in ("name", "labels", "frozen")]
+def _arguments(config, others=()):
+    """Return rows of the arguments that make a model of the zoo, without `others`."""
+    shown = [key for key in config if key not in ("name", "labels", "frozen", *others)]
     return [(f"  {key}", _plain(key, config[key])) for key in shown]
 
 

@@ -77,8 +77,9 @@ def verify_here(preset):
 
     try:
         error, atol = verify_probe(preset)
-    except Exception as problem:  # The other presets are checked.
-        return {"preset": preset, "problem": " ".join(str(problem or repr(problem)).split())}
+    except Exception as error:  # The other presets are checked.
+        known = isinstance(error, (ValueError, OSError, ImportError))
+        return {"preset": preset, "problem": " ".join(str(error if known else repr(error)).split())}
     return {"preset": preset, "error": error, "atol": atol}
 
 

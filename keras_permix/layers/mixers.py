@@ -61,6 +61,9 @@ def check_mixer(spec: str | dict[str, Any] | Layer) -> dict[str, Any]:
 
 
 def _spec_of_layer(layer):
+    if not layer.trainable:
+        rule = "`mixer` must be a trainable layer; freeze layers of the model instead"
+        raise ValueError(f"{rule}. Received: mixer={layer!r}")
     names = [name for name, mixer in MIXERS.items() if mixer.layer is type(layer)]
     if not names:
         return {"name": CUSTOM, "config": plain(serialize_unbuilt(layer))}  # not in `MIXERS`
@@ -69,7 +72,7 @@ def _spec_of_layer(layer):
     given = {
         key: config[key]
         for key, parameter in parameters_of(type(layer)).items()
-        if key in config.keys() - (general.keys() - {"trainable"})
+        if key in config.keys() - general.keys()
         and (config[key] != parameter.default or key in MIXERS[name].defaults)
     }
     return {**given, "name": name}

@@ -8,6 +8,8 @@ from keras_permix.data.dataset import size_of
 from keras_permix.training.run import Run
 from keras_permix.utils.formatting import counted, duration, format_score
 
+BESIDE = '"preset")  # the folder next to this card'  # in the code of a card
+
 
 def write_card(
     model: Model,
@@ -46,7 +48,7 @@ def write_card(
 ```python
 from keras_permix.zoo import {class_name}
 
-model = {class_name}.from_preset("preset")  # the folder next to this card
+model = {class_name}.from_preset({BESIDE}
 ```
 
 | score | measured | paper |

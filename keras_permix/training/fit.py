@@ -122,8 +122,8 @@ def fit_recipe(
         if distribution.count > 1:
             # On JAX, every process takes part whenever one saves or loads weights.
             content = b"" if progress.epoch else weights_content(model)
-            content = distribution.broadcast(progress.saved[0] if progress.saved else content)
-            progress.saved[:] = content, "the weights of the first process"
+            content, name = progress.saved or (content, "the weights of the first process")
+            progress.saved[:] = distribution.broadcast(content), name
         if progress.saved:
             load_weights_content(model, *progress.saved)
             progress.saved.clear()

@@ -190,16 +190,14 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         if self.labels is not None:
             config["labels"] = list(self.labels)
         layers = self._flatten_layers(include_self=False)
-        if frozen := [layer.path for layer in layers if layer.path and not layer.trainable]:
-            config["frozen"] = frozen
+        config["frozen"] = [layer.path for layer in layers if layer.path and not layer.trainable]
         return {**config, "dtype": keras.dtype_policies.serialize(policy_of(self))}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
-        frozen = config.get("frozen", ())
         model = cls(**{name: value for name, value in config.items() if name != "frozen"})
-        for layer in model._flatten_layers(include_self=False) if frozen else ():
-            layer.trainable = layer.path not in frozen  # parents first
+        for layer in model._flatten_layers(include_self=False) if "frozen" in config else ():
+            layer.trainable = layer.path not in config["frozen"]  # parents first
         return model
 
     @classmethod

@@ -124,7 +124,7 @@ def test_verify_reports_any_error(monkeypatch):
         raise KeyError("weights")
 
     monkeypatch.setattr("keras_permix.zoo.presets.probe.verify_probe", fail)
-    assert verify_here("cspvit/test") == {"preset": "cspvit/test", "problem": "'weights'"}
+    assert verify_here("cspvit/test") == {"preset": "cspvit/test", "problem": "KeyError('weights')"}
 
 
 @pytest.mark.once

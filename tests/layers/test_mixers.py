@@ -174,10 +174,9 @@ def test_layer_in_a_model_matches_a_dict():
         assert (mixers[0].dropout, mixers[0].compute_dtype) == (0.25, "bfloat16")
 
 
-def test_frozen_layer_is_copied_frozen():
-    block = tiny("CSPViT", mixer=CSP(trainable=False)).get_layer("block_1")
-    assert block.mixer.weights and not block.mixer.trainable_weights
-    assert block.mlp_in.trainable_weights
+def test_frozen_layer_raises():
+    with pytest.raises(ValueError, match="`mixer` must be a trainable layer.*Received: mixer=<CSP"):
+        tiny("CSPViT", mixer=CSP(trainable=False))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -71,7 +71,7 @@ def test_publish_copies_all_files(run, root):
         **{name: f"new {name}".encode() for name in tool.REPORT},
     }
     assert sorted(path.name for path in root.iterdir()) == ["weights", "zoo"]
-    (run / "README.md").write_text('ViT.from_preset("preset")  # the folder next to this card\n')
+    (run / "README.md").write_text(f"ViT.from_preset({tool.BESIDE}\n")
     tool.publish(run, root)
     assert (folders[1] / "README.md").read_text() == 'ViT.from_preset("mine")\n'
     metadata = json.loads((folders[0] / "metadata.json").read_text())

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -213,7 +214,6 @@ def test_saved_model_contains_plain_optimizer(tmp_path):
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_run_resumes_after_lost_process(lost, one_device, tmp_path, monkeypatch):
-    """If the first process was lost, the run resumes on one device, otherwise in two processes."""
     out, (*_, changes) = tmp_path / "run", SHARED["processes"]
     found = wait_for([*start(out, "data", 2, changes, str(lost), "1")])
     assert found.pop(lost)[0] == -signal.SIGKILL
@@ -224,14 +224,18 @@ def test_run_resumes_after_lost_process(lost, one_device, tmp_path, monkeypatch)
             "ConnectionError: Another process of this run has ended or cannot be reached" in error
         )
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["epoch_0001"]
-    if lost == 0:
-        monkeypatch.setattr(data, "load_images", data.load_images)
-        check(together.run(out), one_device)
-        return
+    if lost:
+        again = shutil.copytree(out, tmp_path / "again")
+        check_processes(again, changes, one_device)
+    monkeypatch.setattr(data, "load_images", data.load_images)
+    check(together.run(out), one_device)
+
+
+def check_processes(out, changes, expected):
     for index, (code, _, error) in enumerate(wait_for([*start(out, "data", 2, changes)])):
         assert code == 0, error
         with np.load(out / f"{index}.npz") as found:
-            check(found.values(), one_device)
+            check(found.values(), expected)
 
 
 def test_data_parallelism_on_one_device_raises():

@@ -104,8 +104,9 @@ def check_graph(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the checked `nodes` and `edges` of `preprocess_graph`, with a feature per edge."""
     nodes, edges = np.asarray(nodes), np.asarray(edges)
+    width = edges.shape[1] if edges.ndim == 2 else 0
     if not edges.size:
-        edges = np.zeros((0, 2 + (edge_features or 0)), int)
+        edges = np.zeros((0, 2 + edge_features if edge_features else max(width, 2)), int)
     if edges.shape[1:] == (2,):
         edges = np.pad(edges, ((0, 0), (0, 1)))
     found = edges.shape[-1] - 2 if edges.ndim else 0

@@ -209,7 +209,7 @@ class PerformerAttention(SelfAttention):
 
     def directions(self, head_dim: int) -> np.ndarray:
         """Return the random directions `(features, head_dim)`, with lengths of Gaussian vectors."""
-        return _directions(self.seed, self.features, head_dim)
+        return _directions(self.seed, self.features, head_dim).copy()
 
 
 @lru_cache(64)

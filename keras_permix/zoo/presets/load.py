@@ -11,7 +11,6 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Labels, Model, StrPath
-from keras_permix.layers.mixers import check_mixer
 from keras_permix.ops.backend import running
 from keras_permix.utils.checks import plain
 from keras_permix.zoo.presets.folder import WEIGHTS_FILE
@@ -94,8 +93,6 @@ def _with_own_mixer(config, changes):
     """Complete a changed mixer of the same name by the arguments in the preset."""
     own, given = config.get("mixer"), changes.get("mixer")
     given = {"name": given} if isinstance(given, str) else given
-    if isinstance(given, keras.layers.Layer):
-        given = check_mixer(given)
     if isinstance(own, dict) and isinstance(given, dict):
         if given.get("name", own.get("name")) == own.get("name"):
             return {**changes, "mixer": {**own, **given}}

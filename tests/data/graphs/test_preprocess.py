@@ -119,6 +119,16 @@ def test_invalid_row_raises(tmp_path, row, rule):
         load_graphs("mine", tmp_path, train="graphs.jsonl", test="graphs.jsonl")
 
 
+def test_set_with_a_graph_without_edges(tmp_path):
+    rows = [
+        {"nodes": [[1], [2]], "edges": [[0, 1, 3, 4]], "y": 0},
+        {"nodes": [[1]], "edges": [], "y": 1},
+    ]
+    write(tmp_path / "graphs.jsonl", rows)
+    data = load_graphs("mine", tmp_path, train="graphs.jsonl", test="graphs.jsonl")
+    assert data.train[0].read([0, 1])[0]["attn_edge_type"].shape == (2, 2, 2, 2)
+
+
 def test_graph_with_too_many_neighbors_raises():
     nodes = np.ones((513, 1), int)
     star = np.stack([np.zeros(512, int), np.arange(1, 513)], axis=1)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from keras_permix import zoo
-from keras_permix.layers import CSP
 from keras_permix.ops.backend import running
 from tests.zoo.models import edit_json, list_anew, tiny, weights
 
@@ -118,7 +117,6 @@ def test_nonstring_class_name_raises(preset, key, name):
     [
         ("csp", {"name": "csp", "shift": "linear_code"}, False),
         ({"ragged": True}, {"name": "csp", "shift": "linear_code", "ragged": True}, False),
-        (CSP(ragged=True), {"name": "csp", "shift": "linear_code", "ragged": True}, False),
         ({"name": "csp", "shift": "unit"}, {"name": "csp", "shift": "unit"}, True),
         ("slice_sort", {"name": "slice_sort"}, True),
     ],
