@@ -78,7 +78,7 @@ class ShiftSchedule:
         if steps is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[tokens] = steps = self._make(max(tokens, 1))
+            self._known[tokens] = steps = self.make(max(tokens, 1))
         return steps
 
     def steps_for(self, lengths: Tensor, tokens: int | None = None) -> Tensor | tuple[int, ...]:
@@ -106,7 +106,7 @@ class ShiftSchedule:
             return tuple(rule(channel, None, self) for channel in range(self.channels))
         if tokens is None or tokens * self.channels > LARGEST_TABLE:
             most = LARGEST_TABLE // self.channels
-            limit = f"requires a known number of tokens, at most {most} with a mask"
+            limit = f"requires a static number of tokens without a mask, or at most {most} tokens"
             raise ValueError(f"The schedule {self.name!r} {limit}. Received: {tokens=}, {self}")
         return ops.take(ops.convert_to_tensor(self._table(tokens)), lengths[..., 0], axis=0)
 
@@ -114,12 +114,13 @@ class ShiftSchedule:
         """Return the steps for 0 to `tokens` tokens, `(tokens + 1, channels)`; cached."""
         table = self._tables.get(tokens)
         if table is None:
-            steps = [self._make(max(length, 1)) for length in range(tokens + 1)]
+            steps = [self.make(max(length, 1)) for length in range(tokens + 1)]
             self._tables.clear()
             self._tables[tokens] = table = np.array(steps, "int32")
         return table
 
-    def _make(self, tokens):
+    def make(self, tokens: int) -> tuple[int, ...]:
+        """Compute the steps for a number of tokens, without the cache."""
         rule = SCHEDULES[self.name]
         return tuple(rule(channel, tokens, self) % tokens for channel in range(self.channels))
 
@@ -155,10 +156,16 @@ def _grid(channel, tokens, schedule):
     side = math.isqrt(tokens)
     if side * side != tokens:
         raise ValueError(f"'grid' requires a square number of tokens. Received: {tokens=}")
-    coprime = (number for number in range(1, side + 1) if math.gcd(number, side) == 1)
-    stride = min(coprime, key=lambda number: abs(number - side / GOLDEN))
+    stride = 1  # PyTorch's compiler does not trace `min` with a key.
+    for number in range(2, side):
+        if math.gcd(number, side) == 1 and _from_golden(number, side) < _from_golden(stride, side):
+            stride = number
     cycle, column = divmod(channel, side)
     return (cycle + column * stride) % side * side + column
+
+
+def _from_golden(number, side):
+    return abs(number - side / GOLDEN)
 
 
 GOLDEN = (1 + 5**0.5) / 2
@@ -177,6 +184,7 @@ SCHEDULES = {
 }
 LINEAR = ("linear", "linear_paper")
 POWERS = ("power", "power_code")
+TABLED = (*POWERS, "grid")  # no rule for tensors of numbers of tokens
 
 
 Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -209,3 +210,37 @@ def test_sinkhorn_csp_compiles_to_one_graph(tokens):
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, tokens, 3)))
     mixed = torch.compile(mix, backend="eager", fullgraph=True)(x)
     assert_close(to_numpy(mixed), to_numpy(mix(x)))
+
+
+# torch.compile uses deprecated PyTorch APIs.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("name, tokens", [("grid", 16), ("power", 16384)])
+def test_schedules_of_static_tokens_compile(name, tokens):
+    import torch
+
+    x = torch.randn(1, tokens, 512 if name == "power" else 6)
+    steps = ops.ShiftSchedule(name, x.shape[2], num_layers=2)
+    shifted = torch.compile(
+        lambda x: ops.channel_shift(x, steps), backend="eager", fullgraph=True, dynamic=False
+    )
+    np.testing.assert_array_equal(to_numpy(shifted(x)), to_numpy(ops.channel_shift(x, steps)))
+
+
+def test_exported_grid_matches():
+    import torch
+
+    from keras_permix.ops.backend.torch.exports import program
+
+    inputs = keras.Input(X.shape[1:])
+    model = keras.Model(inputs, CSP(shift="grid")(inputs))
+    exported = program(model, X).module()
+    assert_close(to_numpy(exported(torch.from_numpy(X))), to_numpy(model(X)))
+
+
+def test_traced_group_sort_matches():
+    import torch
+
+    x = torch.from_numpy(X)
+    with warnings.catch_warnings(action="ignore"):  # of deprecation, and of constants
+        traced = torch.jit.trace(sort, x)
+    np.testing.assert_array_equal(to_numpy(traced(-x)), to_numpy(sort(-x)))

@@ -72,6 +72,7 @@ def test_first_and_second_derivatives_match_oracle(case, mask):
     np.testing.assert_array_equal(to_numpy(second), expected)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("mask", [None, MASK], ids=["unmasked", "masked"])
 def test_torch_func_transforms(case, mask):
     import torch
@@ -91,6 +92,16 @@ def test_torch_func_transforms(case, mask):
         np.testing.assert_array_equal(to_numpy(result), to_numpy(function(one, mask)))
     gradients = torch.func.vmap(torch.func.grad(cubed(function, mask, weight)), in_dims=1)(many)
     np.testing.assert_array_equal(to_numpy(gradients[0]), expected)
+
+    def total(many):
+        return (torch.func.vmap(lambda x: function(x, mask), in_dims=1)(many) ** 3 * weight).sum()
+
+    leaf = many.clone().requires_grad_()
+    total(leaf).backward()
+    for found in (torch.func.grad(total)(many), leaf.grad):
+        np.testing.assert_array_equal(to_numpy(found[:, 0]), expected)
+    _, tangent = torch.func.jvp(lambda x: function(x, mask), (x,), (weight,))
+    np.testing.assert_array_equal(to_numpy(tangent), oracle.values(to_numpy(weight), at))
 
 
 # torch.compile uses deprecated PyTorch APIs.
@@ -189,6 +200,18 @@ def test_export_with_dynamic_length():
 
 def test_result_supports_in_place_operations(case):
     function, sources = case
-    result = function(tensor(X).requires_grad_())
-    result.add_(1)
-    np.testing.assert_array_equal(to_numpy(result.detach()), oracle.values(X, sources()) + 1)
+    for x in (tensor(X), tensor(X).double()):
+        result = function(x.requires_grad_())
+        result.add_(1)
+        expected = oracle.values(to_numpy(x.detach()), sources()) + 1
+        np.testing.assert_array_equal(to_numpy(result.detach()), expected)
+
+
+def test_threads_share_fewer_rows(monkeypatch):
+    from keras_permix.ops.backend.torch import numpy_sort
+
+    monkeypatch.setattr(numpy_sort, "WORTH_A_THREAD", 4)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 4)
+    x = RNG.normal(size=(1, 17, 1)).astype("float32")
+    sorted_ = ops.slice_sort(tensor(x), implementation="numpy")
+    np.testing.assert_array_equal(to_numpy(sorted_), np.sort(x, axis=1))

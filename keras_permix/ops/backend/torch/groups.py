@@ -6,10 +6,9 @@ and, if `with_residuals`, the source token of each value, in the smallest intege
 """
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from keras_permix.ops.backend.torch.numpy_sort import counting_to, sort_in_numpy
-from keras_permix.ops.backend.torch.runtime import compiling, exporting
+from keras_permix.ops.backend.torch.runtime import compiling, exporting, is_static
 
 
 def by_torch(x, lengths, plan, with_residuals):
@@ -45,7 +44,7 @@ def _fill_up(x, lengths, size):
     if lengths is not None:
         real = torch.arange(x.shape[1], device=x.device)[:, None] < lengths
         x = torch.where(real, x, torch.full_like(x[:1, :1, :1], highest))
-    if statically_known_true(missing == 0):
+    if is_static(missing) and not missing:
         return x
     # Not `pad`, which converts the value to a double, and would change the largest int64.
     return torch.cat((x, x.new_full((x.shape[0], missing, x.shape[2]), highest)), 1)

@@ -23,7 +23,7 @@ NUMPY = dict(
     dtypes=("float16", "bfloat16", "float32", "int8", "int16", "int32", "uint8"),
     exported=False,
 )
-ANY = dict(masks=True, ragged=True, dynamic=True)
+ANY = dict(masks=True, ragged=True, dynamic=True, limit=runtime.in_forward_mode)
 
 
 def permute_by_triton(x, mask, plan):
@@ -47,5 +47,5 @@ IMPLEMENTATIONS = (
     *(each for op in SORTING for each in sorting(op)),
     Implementation("damped_ema", "chunked", ema.chunked, masks=True, dynamic=True),
     Implementation("damped_ema", "fft", ema.fft, masks=True, dynamic=True),
-    Implementation("max_exchange", "native", max_exchange, masks=True, dynamic=True),
+    Implementation("max_exchange", "native", max_exchange, **ANY),
 )

@@ -58,7 +58,8 @@ def _sort_(keys, lengths, plan):
     if plan.descending is not None:
         flip = -torch.tensor(plan.descending).to(keys.dtype)[:, None]
         keys ^= flip
-    threads = max(1, min(torch.get_num_threads(), -(-keys.numel() // WORTH_A_THREAD)))
+    wanted = -(-keys.numel() // WORTH_A_THREAD)
+    threads = max(1, min(torch.get_num_threads(), wanted, keys.shape[0] * keys.shape[1]))
     if lengths is None:
         rows = np.array_split(keys.flatten(0, 1).numpy(), threads)
     else:

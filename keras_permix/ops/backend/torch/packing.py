@@ -56,6 +56,7 @@ def to_positions(x, packing):
 
 
 def _compress(x, packing):
+    x = x.resolve_conj().resolve_neg()
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     for sample, front, real, length in _samples(x, out, packing):
         np.compress(real, sample, axis=0, out=front[:length])

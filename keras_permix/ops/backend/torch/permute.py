@@ -11,8 +11,15 @@ import torch
 
 from keras_permix.ops.backend.torch import groups, pairs
 from keras_permix.ops.backend.torch.packing import read, to_front, to_positions
-from keras_permix.ops.backend.torch.runtime import compiling, exporting, fold
+from keras_permix.ops.backend.torch.runtime import (
+    compiling,
+    exporting,
+    fold,
+    is_static,
+    may_have_gradient,
+)
 from keras_permix.ops.backend.torch.shift import shift
+from keras_permix.ops.shift_steps import TABLED, ShiftSchedule
 
 
 def permute(x, mask, plan, sort=groups.by_torch):
@@ -21,7 +28,7 @@ def permute(x, mask, plan, sort=groups.by_torch):
     if plan.group_size == 1:
         return permute_by_residuals(x, None, mask, plan, False)
     # Exported programs use PyTorch's gradients, because ONNX has no stable sort.
-    with_residuals = torch.is_grad_enabled() and x.requires_grad and not exporting()
+    with_residuals = torch.is_grad_enabled() and may_have_gradient(x) and not exporting()
     if compiling() and not with_residuals:
         return _order(x, mask, plan, sort, with_residuals)[0]
     return _Order.apply(x, mask, plan, sort, with_residuals)[0]
@@ -31,9 +38,12 @@ permute_by_numpy = partial(permute, sort=groups.by_numpy)
 
 
 def _settle(plan, tokens, mask):
-    """Return `plan` for `tokens` tokens; with a mask, or in a graph, steps are reduced later."""
+    """Return `plan` for `tokens` tokens; with a mask or any number, steps are reduced later."""
     if mask is None and not compiling():
         return plan.at(tokens)
+    if mask is None and isinstance(plan.steps, ShiftSchedule) and plan.steps.name in TABLED:
+        if is_static(tokens):
+            plan = plan._replace(steps=plan.steps.make(max(tokens, 1)))
     shifted = any(plan.steps) if isinstance(plan.steps, tuple) else plan.steps
     return plan if shifted else plan._replace(steps=None)
 
@@ -56,7 +66,8 @@ class _Order(torch.autograd.Function):
     @staticmethod
     def forward(x, mask, plan, sort, with_residuals):
         out, residuals = _order(x, mask, plan, sort, with_residuals)
-        return out, residuals if with_residuals else x.new_empty(0)
+        # A view could not be changed in place.
+        return out.detach(), residuals if with_residuals else x.new_empty(0)
 
     @staticmethod
     def setup_context(ctx, inputs, output):

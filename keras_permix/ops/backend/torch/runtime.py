@@ -11,6 +11,7 @@ from time import perf_counter
 import keras
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from keras_permix.ops.backend.plan import Hardware
 
@@ -21,6 +22,16 @@ def compiling():
 
 def exporting():
     return torch.compiler.is_exporting() or torch.jit.is_tracing()
+
+
+def is_static(size):
+    """Return whether a size is the same in all calls of a graph."""
+    return not isinstance(size, torch.Tensor) and has_static_value(size)
+
+
+def may_have_gradient(x):
+    """Return whether `x` may need a derivative, which `torch.func` hides from its functions."""
+    return x.requires_grad or transformed() is not None
 
 
 def hardware(x):
@@ -34,14 +45,18 @@ def recorded(x):
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def transformed(call):
+def in_forward_mode(call=None):
+    """Return why functions with custom gradients cannot run, or None."""
+    # `torch.compile` does not support functions that define forward derivatives.
+    if compiling() or torch.autograd.forward_ad._current_level < 0:
+        return None
+    return "it does not support forward-mode derivatives"
+
+
+def transformed():
     """Return why kernels, which lack forward derivatives and transforms, cannot run, or None."""
-    if compiling():
-        return None
-    if torch.autograd.forward_ad._current_level >= 0:
-        return "it does not support forward-mode derivatives"
-    if torch._C._functorch.peek_interpreter_stack() is None:
-        return None
+    if compiling() or torch._C._functorch.peek_interpreter_stack() is None:
+        return in_forward_mode()
     return "it does not support the transforms of `torch.func`"
 
 
@@ -92,7 +107,7 @@ CAPABILITY = (8, 0)  # oldest compute capability for which tests compile the ker
 def limit_of_triton(call):
     """Return why the kernels do not support a call, or None if they do."""
     objection = objection_of(call.hardware.chip) if call.hardware.platform == "cuda" else None
-    return objection or transformed(call)
+    return objection or transformed()
 
 
 @torch.compiler.assume_constant_result  # called while compiling
