@@ -378,12 +378,12 @@ def blocks():
 
 
 def seeds():
-    """Yield a row per preset that was trained several times: mean and spread of its scores."""
+    """Yield a row per recipe that was trained several times: mean and spread of its scores."""
     scores = {"top-1, %": "cifar10/test/top1", "top-5, %": "cifar10/test/top5"}
     found = {}
     for row in read("epyc", "seeds_cifar10_small"):
         found.setdefault(row["preset"], []).append(row)
-    yield ("recipe", *scores, "seeds")
+    yield ("recipe", *scores, "runs")
     for name, rows in found.items():
         values = ([100 * float(row[score]) for row in rows] for score in scores.values())
         cells = (in_words(mean(x), stdev(x) if len(x) > 1 else 0, len(x)) for x in values)
