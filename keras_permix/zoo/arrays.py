@@ -47,7 +47,8 @@ def to_arrays(
             return value
         if not hasattr(value, "__array__"):
             return value
-        if hasattr(value, "detach"):  # a PyTorch tensor on another backend
+        # A PyTorch tensor on another backend. In `torch.compile`, arrays have its attributes, too.
+        if hasattr(value, "detach") and not isinstance(value, np.ndarray):
             value = value.detach().cpu()
             value = value.float() if str(value.dtype).endswith(".bfloat16") else value
         array = np.asarray(value)

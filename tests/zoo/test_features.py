@@ -1,5 +1,7 @@
 """Test LoRA, int8 quantization, rematerialization and compiled training."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -153,6 +155,21 @@ def test_rematerialized_model_predicts():
     with keras.RematScope(mode="full"):
         model = tiny()
     assert_close(to_numpy(model(IMAGES)), to_numpy(tiny()(IMAGES)), kind="model")
+
+
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
+@pytest.mark.skipif(ON != "torch", reason="the compiler of PyTorch traces NumPy")
+def test_compiled_step_of_arrays(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    losses = []
+    for jit_compile in (False, True):
+        model = tiny()
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss, jit_compile=jit_compile)
+        losses.append(model.train_on_batch(IMAGES, np.arange(4) % 3))
+    assert_close(*losses)
 
 
 @CLASSES
