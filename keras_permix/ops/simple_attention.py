@@ -127,7 +127,8 @@ def _attend(query, key, value):
 
 def _attend_causally(query, key, value):
     size = max(query.shape[-1], SMALLEST_CHUNK)
-    size = min(size, query.shape[1] or size)
+    if isinstance(query.shape[1], int):  # not a symbol of an exporter
+        size = min(size, max(query.shape[1], 1))
     query_chunks, key, value = (cut(x, size) for x in (query, key, value))
     within = ops.tril(ops.einsum("bcnhd,bcmhd->bchnm", query_chunks, key))
     out = ops.einsum("bchnm,bcmhe->bcnhe", within, value)
