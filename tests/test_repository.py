@@ -109,7 +109,8 @@ def test_ci_workflow_commands():
     commit, *week = re.findall(r"^ +- run: (.*)$", workflow, re.MULTILINE)
     assert commit == "bash .ci/run"
     assert week == [
-        "make test ARGS=--thorough", "make test-accelerators", "make test-exports"
+        "make test ARGS=--thorough", "make test-accelerators", "make test-jax-triton",
+        "make test-exports",
     ]  # fmt: skip
     assert (ROOT / ".ci" / "run").is_file()
     (setting,) = re.findall(r"^ +(PIP_\w+): https://\S+/cpu$", workflow, re.MULTILINE)
