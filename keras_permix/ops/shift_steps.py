@@ -119,6 +119,11 @@ class ShiftSchedule:
             self._tables[tokens] = table = np.array(steps, "int32")
         return table
 
+    @property
+    def is_tabled(self) -> bool:
+        """Return whether no rule computes the steps from a tensor of numbers of tokens."""
+        return self.name in (*POWERS, "grid")
+
     def make(self, tokens: int) -> tuple[int, ...]:
         """Compute the steps for a number of tokens, without the cache."""
         rule = SCHEDULES[self.name]
@@ -184,7 +189,6 @@ SCHEDULES = {
 }
 LINEAR = ("linear", "linear_paper")
 POWERS = ("power", "power_code")
-TABLED = (*POWERS, "grid")  # no rule for tensors of numbers of tokens
 
 
 Steps: TypeAlias = ShiftSchedule | Sequence[int] | np.ndarray

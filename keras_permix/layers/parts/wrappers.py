@@ -255,9 +255,6 @@ def input_arguments(layer: Layer, x: Any) -> tuple[Any, ...]:
     """Return the arguments of a layer for one tensor or shape: Keras' attention takes two."""
     if not isinstance(layer, QUERY_AND_VALUE):
         return (x,)
-    # Copied without its Keras mask, which would leave padding without any key to attend to. Tensors
-    # of compiled JAX have no attributes: Keras stores their masks elsewhere.
-    jax = hasattr(x, "dtype") and keras.backend.backend() == "jax"
-    if jax or getattr(x, "_keras_mask", None) is not None:
-        x = ops.copy(x)
+    # Copied without its Keras mask, which would leave padding without any key to attend to.
+    x = ops.copy(x) if hasattr(x, "dtype") else x
     return (x, x)

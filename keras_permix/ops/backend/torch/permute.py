@@ -19,7 +19,6 @@ from keras_permix.ops.backend.torch.runtime import (
     may_have_gradient,
 )
 from keras_permix.ops.backend.torch.shift import shift
-from keras_permix.ops.shift_steps import TABLED, ShiftSchedule
 
 
 def permute(x, mask, plan, sort=groups.by_torch):
@@ -41,9 +40,8 @@ def _settle(plan, tokens, mask):
     """Return `plan` for `tokens` tokens; with a mask or any number, steps are reduced later."""
     if mask is None and not compiling():
         return plan.at(tokens)
-    if mask is None and isinstance(plan.steps, ShiftSchedule) and plan.steps.name in TABLED:
-        if is_static(tokens):
-            plan = plan._replace(steps=plan.steps.make(max(tokens, 1)))
+    if mask is None and getattr(plan.steps, "is_tabled", False) and is_static(tokens):
+        plan = plan._replace(steps=plan.steps.make(max(tokens, 1)))
     shifted = any(plan.steps) if isinstance(plan.steps, tuple) else plan.steps
     return plan if shifted else plan._replace(steps=None)
 
