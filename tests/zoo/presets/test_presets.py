@@ -43,28 +43,17 @@ def test_round_trip(class_name, tmp_path):
     assert type(ZooModel.from_preset(tmp_path / "preset")) is zoo.MODELS[class_name]
 
 
-def test_float16_storage(tmp_path):
-    model = tiny()
-    model.save_to_preset(tmp_path / "preset", weights_dtype="float16")
+@pytest.mark.parametrize("dtype, stored", [("float32", "float16"), ("bfloat16", "float32")])
+def test_weights_are_stored_in_another_dtype(dtype, stored, tmp_path):
+    model = tiny(dtype=dtype)
+    model.save_to_preset(tmp_path / "preset", weights_dtype=stored)
     kinds = set()
     with h5py.File(tmp_path / "preset" / "model.weights.h5") as file:
         file.visititems(lambda _, item: kinds.add(getattr(item, "dtype", None)))
-    assert kinds == {None, np.dtype("float16")}
+    assert kinds == {None, np.dtype(stored)}
     loaded = weights(zoo.CSPViT.from_preset(tmp_path / "preset"))
     for path, value in weights(model).items():
-        np.testing.assert_array_equal(loaded[path], value.astype("float16").astype("float32"))
-
-
-def test_bfloat16_weights_are_stored_as_float32(tmp_path):
-    model = tiny(dtype="bfloat16")
-    model.save_to_preset(tmp_path / "preset", weights_dtype="float32")
-    kinds = set()
-    with h5py.File(tmp_path / "preset" / "model.weights.h5") as file:
-        file.visititems(lambda _, item: kinds.add(getattr(item, "dtype", None)))
-    assert kinds == {None, np.dtype("float32")}
-    loaded = weights(zoo.CSPViT.from_preset(tmp_path / "preset"))
-    for path, value in weights(model).items():
-        np.testing.assert_array_equal(loaded[path], value.astype("float32"))
+        np.testing.assert_array_equal(loaded[path], value.astype(stored).astype("float32"))
 
 
 def test_metadata(tmp_path):
