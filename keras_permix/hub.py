@@ -30,6 +30,7 @@ except (ImportError, AttributeError) as error:  # no KerasHub, or another versio
 
 from keras_permix._typing import DType, Model
 from keras_permix.recipes.find import known_presets
+from keras_permix.utils.checks import check_names
 from keras_permix.zoo.classifier import Classifier
 from keras_permix.zoo.model import ZooModel
 from keras_permix.zoo.registry import MODELS
@@ -93,8 +94,10 @@ class PermixBackbone(Backbone):
     def get_config(self) -> dict[str, Any]:
         model = keras.saving.serialize_keras_object(self.zoo_model)
         kept = ("module", "class_name", "config", "registered_name")
+        # As in KerasHub, frozen layers are not recorded.
+        config = {key: value for key, value in model["config"].items() if key != "frozen"}
         return {
-            "model": {key: model[key] for key in kept},
+            "model": {**{key: model[key] for key in kept}, "config": config},
             "name": self.name,
             "trainable": self.trainable,
         }
@@ -105,16 +108,18 @@ class PermixImageClassifier(ImageClassifier):
     """Wrap a zoo image classifier as a KerasHub classifier, which returns logits.
 
     `keras_hub.models.ImageClassifier.from_preset` returns it for a preset. The head is the
-    preset's, or zeros if `num_classes` differs. Preprocessing is part of the model.
+    preset's, or zeros if `num_classes` differs. Preprocessing is part of the model. Other
+    arguments, such as `image_size`, are those of `ZooModel.from_preset`.
 
     Args:
         backbone: A `PermixBackbone` of a model that classifies images.
-        num_classes: Number of logits. Defaults to `None`, that of the backbone's model.
+        num_classes: Number of logits. Another number than that of the backbone's model gives a
+            head of zeros on a copy of the backbone. Defaults to `None`, the same number.
         preprocessor: KerasHub preprocessor, applied before the model's own preprocessing. Defaults
             to `None`.
 
     Raises:
-        ValueError: for any other backbone.
+        ValueError: for any other backbone or argument.
 
     Example:
 
@@ -137,10 +142,12 @@ class PermixImageClassifier(ImageClassifier):
         model = getattr(backbone, "zoo_model", None)
         if not isinstance(model, Classifier) or model.task != "image_classification":
             raise ValueError(f"`backbone` must be of an image classifier. Received: {backbone!r}")
-        self.num_classes = model.output_shape[-1] if num_classes is None else num_classes
+        check_names(type(self).__name__, kwargs, {"name", "trainable", "dtype"})
+        if num_classes not in (None, model.output_shape[-1]):
+            model = model.reset_classifier(num_classes)
+            backbone = PermixBackbone(model)
+        self.num_classes = model.output_shape[-1]
         self.backbone, self.preprocessor, self.activation = backbone, preprocessor, None
-        if self.num_classes != model.output_shape[-1]:
-            model = model.reset_classifier(self.num_classes)
         head = keras.Model(model.backbone.output, model.output, name="head")
         # Skip `ImageClassifier.__init__`, which would add a second pooling layer and head.
         super(ImageClassifier, self).__init__(
@@ -159,6 +166,13 @@ class _Loader(PresetLoader):
 
     def load_backbone(self, cls, load_weights, **kwargs):
         return cls(ZooModel.from_preset(self.preset, load_weights=load_weights, **kwargs))
+
+    def load_task(self, cls, load_weights, load_task_weights, **kwargs):
+        own = {key: kwargs.pop(key) for key in ("name", "preprocessor") if key in kwargs}
+        backbone = kwargs.pop("backbone", None)
+        if backbone is None:
+            backbone, kwargs = self.load_backbone(PermixBackbone, load_weights, **kwargs), {}
+        return cls(backbone, **kwargs, **own)
 
 
 def _loader_of(preset):

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 
 from keras_permix._typing import Model, StrPath
-from keras_permix.zoo import MODELS, preset_info
 from keras_permix.zoo.model import ZooModel
 
 __all__ = ["classifier"]
@@ -44,15 +43,13 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
     >>> model.input_shape, model.output_shape
     ((None, 192), (None, 3))
     """
-    info = preset_info(preset)
-    if MODELS[info.class_name].task_for(info.config) != "image_classification":
-        raise ValueError(f"`preset` must classify images. Received: preset={preset}")
     model: Any = ZooModel.from_preset(preset, num_classes=np.shape(y)[1], **changes)
     if model.task != "image_classification":
-        raise ValueError(f"The model must classify images. Received: {changes}")
+        raise ValueError(f"The model must classify images. Received: {preset=}, {changes}")
     shape = np.shape(model.make_inputs(0, 1))[1:]
     if math.prod(shape) != np.shape(X)[1]:
         raise ValueError(f"Rows of `X` must be images of {shape}. Received: X.shape={np.shape(X)}")
+    model.check_inputs(np.reshape(X, (-1, *shape)))
     rows = keras.Input((math.prod(shape),))
     logits = model(keras.layers.Reshape(shape)(rows))
     built = keras.Model(rows, keras.layers.Softmax()(logits))

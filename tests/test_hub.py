@@ -88,7 +88,12 @@ def test_handles(models, folder, handle, package, monkeypatch):
 
 @needs_hub
 def test_num_classes_keeps_backbone(models, folder):
+    model = tiny()
+    model.get_layer("head_norm").gamma.assign(np.full(8, 7.0))
+    model.save_to_preset(folder)
     classifier = models.ImageClassifier.from_preset(folder, num_classes=5)
+    assert classifier.backbone.zoo_model.output_shape == (None, 5)
+    assert np.unique(classifier.backbone.zoo_model.get_layer("head_norm").gamma) == [7]
     images = tiny().make_inputs(3, 2)
     expected = to_numpy(tiny().features(images, layers=[-1])[0])
     np.testing.assert_array_equal(to_numpy(classifier.backbone(images)), expected)
@@ -96,6 +101,36 @@ def test_num_classes_keeps_backbone(models, folder):
     before = [to_numpy(weight) for weight in classifier.trainable_weights]
     classifier.fit(images, np.arange(2, dtype="int32"), shuffle=False, verbose=0)
     assert not np.array_equal(before[-2], to_numpy(classifier.trainable_weights[-2]))
+
+
+@needs_hub
+def test_other_arguments(models, folder):
+    import keras_permix.hub
+
+    build = models.ImageClassifier.from_preset
+    classifier = build(folder, num_classes=5, image_size=12, dtype="bfloat16", name="mine")
+    zoo_model = classifier.backbone.zoo_model
+    assert (zoo_model.get_config()["image_size"], classifier.name) == (12, "mine")
+    assert zoo_model.dtype_policy.name == "bfloat16"
+    backbone = models.Backbone.from_preset(folder, image_size=12)
+    assert backbone.zoo_model.get_config()["image_size"] == 12
+    other = keras_permix.hub.PermixImageClassifier(backbone, num_classes=4)
+    assert other.output_shape == other.backbone.zoo_model.output_shape == (None, 4)
+    with pytest.raises(ValueError, match="Received: .*'activation'"):
+        build(folder, activation="softmax")
+    with pytest.raises(ValueError, match="Received: .*'activation'"):
+        keras_permix.hub.PermixImageClassifier(backbone, activation="softmax")
+
+
+@needs_hub
+@pytest.mark.filterwarnings("ignore:.*does not have a `quantize` method")
+def test_quantized_classifier_of_other_classes_can_be_saved(models, folder, tmp_path):
+    classifier = models.ImageClassifier.from_preset(folder, num_classes=5)
+    images = tiny().make_inputs(3, 2)
+    classifier.quantize("int8")
+    classifier.save_to_preset(str(tmp_path / "saved"))
+    again = models.ImageClassifier.from_preset(str(tmp_path / "saved"))
+    assert_close(to_numpy(again(images)), to_numpy(classifier(images)), dtype="int8", kind="model")
 
 
 @needs_hub
@@ -113,6 +148,7 @@ def test_save_and_load(models, folder, lora, tmp_path):
     classifier.save_to_preset(str(tmp_path / "saved"))
     again = models.ImageClassifier.from_preset(str(tmp_path / "saved"))
     assert_close(again.predict(images, verbose=0), to_numpy(classifier(images)), kind="model")
+    assert len(again.trainable_weights) == len(tiny().trainable_weights)  # LoRA is merged
     backbone = models.Backbone.from_preset(str(tmp_path / "saved"))
     expected = to_numpy(classifier.backbone(images))
     assert_close(to_numpy(backbone(images)), expected, kind="model")

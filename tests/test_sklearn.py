@@ -31,8 +31,9 @@ ROWS = np.zeros((4, 192))
 @pytest.mark.parametrize(
     ("X", "preset", "message"),
     [
-        (ROWS, "simpletron/test", "`preset` must classify images.*simpletron/test"),
-        (ROWS, "graphormer/test", "`preset` must classify images.*graphormer/test"),
+        (ROWS, "simpletron/test", "must classify images.*simpletron/test"),
+        (ROWS, "graphormer/test", r"Graphormer accepts .*Received: \['num_classes'\]"),
+        (ROWS + 600, "cspvit/test", "images of 0–255.* Received: x from 600"),
         (ROWS[:, 1:], "cspvit/test", r"images of \(8, 8, 3\).*\(4, 191\)"),
     ],
 )
