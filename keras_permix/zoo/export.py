@@ -102,7 +102,9 @@ def _describe(model, path, output_names=None):
             graph.node.append(onnx.helper.make_node("Identity", [value.name], [name]))
             value.name = name
     for value in (*graph.input, *graph.output):
-        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+        size = value.type.tensor_type.shape.dim[0]
+        if not size.HasField("dim_value"):
+            size.dim_param = "batch"
     if model.labels is not None:
         onnx.helper.set_model_props(file, {"labels": json.dumps(model.labels, ensure_ascii=False)})
     onnx.save(file, path)

@@ -6,7 +6,7 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import DType, Labels, Layer, Model, StrPath, Tensor
-from keras_permix.layers.parts.wrappers import policy_at, policy_of
+from keras_permix.layers.parts.wrappers import check_policy, policy_at, policy_of
 from keras_permix.utils.checks import check_labels, is_index, plain
 from keras_permix.zoo.export import Exported
 from keras_permix.zoo.inputs import CheckedInputs
@@ -71,7 +71,7 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         feature_models: dict[tuple[int, ...], Model] = {}
         object.__setattr__(self, "_feature_models", feature_models)
         if dtype is not None:
-            self.dtype_policy = keras.dtype_policies.get(dtype)
+            self.dtype_policy = check_policy(dtype)
         for layer in self._flatten_layers(include_self=False):
             layer._dtype_policy = policy_at(layer._dtype_policy, layer.path)
         self.labels = labels
@@ -190,7 +190,9 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         if self.labels is not None:
             config["labels"] = list(self.labels)
         layers = self._flatten_layers(include_self=False)
-        config["frozen"] = [layer.path for layer in layers if layer.path and not layer.trainable]
+        frozen = [layer.path for layer in layers if layer.path and not layer.trainable]
+        if frozen or not self.trainable:  # Children of a frozen model may be trainable.
+            config["frozen"] = frozen
         return {**config, "dtype": keras.dtype_policies.serialize(policy_of(self))}
 
     @classmethod

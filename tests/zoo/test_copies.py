@@ -42,6 +42,12 @@ def test_editing_a_config_keeps_the_model():
     assert model.get_config() == expected
 
 
+def test_config_holds_the_arguments():
+    model = tiny("CSPViT")
+    again = type(model)(**model.get_config())
+    assert again.get_config() == model.get_config()
+
+
 @pytest.mark.parametrize("frozen", ["backbone", "block_0", "backbone without a norm"])
 def test_saved_model_keeps_frozen_layers_and_optimizer(frozen, tmp_path):
     model = tiny("CSPViT")

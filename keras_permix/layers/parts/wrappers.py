@@ -35,6 +35,14 @@ def policy_of(layer: Any) -> Any:
     return policies
 
 
+def check_policy(dtype: Any) -> Any:
+    """Return the policy of a dtype for a model whose weights are not quantized yet."""
+    policy: Any = keras.dtype_policies.get(dtype)
+    if getattr(policy, "quantization_mode", None) is not None:
+        raise ValueError(f"`dtype` must not quantize: call `quantize`. Received: {policy}")
+    return policy
+
+
 def _key(layer, part):
     """Return the path of a part of a model, or a pattern for a part of a layer in any model."""
     if isinstance(layer, keras.Model):

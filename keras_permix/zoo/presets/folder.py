@@ -29,14 +29,11 @@ class PresetFiles:
         folder: Folder of the files, which may be in sub-folders.
         metadata: The object in `metadata.json`.
         url: URL of a folder with the files that the folder lacks, or `None`.
-        root: Folder that files may not leave. `None`: `folder`. (The Hugging Face cache links from
-            a snapshot to files in another folder.)
     """
 
     folder: Path
     metadata: dict[str, Any]
     url: str | None = None
-    root: Path | None = None
     _contents: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -56,15 +53,13 @@ class PresetFiles:
         Raises:
             FileNotFoundError: if it is absent and has no URL.
             ConnectionError: if it cannot be downloaded.
-            ValueError: if it is not listed, truncated, corrupt, or outside the folder.
+            ValueError: if it is not listed, truncated, or corrupt.
         """
         if name in self._contents:
             return self._contents[name]
         if name not in self.names:
             raise ValueError(f"`{METADATA_FILE}` must list {name}. Received: {self.names}")
         entry, path = self.metadata["files"][name], self.folder / name
-        if not path.resolve().is_relative_to((self.root or self.folder).resolve()):
-            raise ValueError(f"`{path}` must lie inside its folder. Received: {path.resolve()}")
         if not path.exists():
             path = self._download(name, entry)
         content = read_with_sha256(path, entry["sha256"], entry["bytes"])
@@ -112,7 +107,7 @@ def reaching(
         ) from error
 
 
-def open_preset(folder: StrPath, url: str | None = None, root: Path | None = None) -> PresetFiles:
+def open_preset(folder: StrPath, url: str | None = None) -> PresetFiles:
     """Read and check a preset's `metadata.json`."""
     folder = Path(folder)
     path = folder / METADATA_FILE
@@ -130,7 +125,7 @@ def open_preset(folder: StrPath, url: str | None = None, root: Path | None = Non
     for name in metadata["files"]:  # a hub's library may write to any path
         if not FILE_NAME.fullmatch(name):
             raise ValueError(f"`{path}` may only name files inside its folder. Received: {name!r}")
-    return PresetFiles(folder, metadata, url, root)
+    return PresetFiles(folder, metadata, url)
 
 
 def parse_json(content: bytes, path: StrPath) -> dict[str, Any]:

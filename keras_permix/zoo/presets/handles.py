@@ -21,12 +21,11 @@ def open_handle(handle: str) -> PresetFiles:
     download = hub.hf_hub_download if scheme == "hf" else hub.model_download
     with reaching(handle):
         folder = Path(download(name, METADATA_FILE)).parent
+    files, version = open_preset(folder), {}
     if scheme == "hf":
-        files, version = open_preset(folder, root=folder.parent.parent), {"revision": folder.name}
-    else:
-        files, version = open_preset(folder), {}
-        if name.count("/") == HUBS["kaggle"][1].count("/"):
-            name = f"{name}/{folder.name}"  # with the version
+        version = {"revision": folder.name}
+    elif name.count("/") == HUBS["kaggle"][1].count("/"):
+        name = f"{name}/{folder.name}"  # with the version
     with reaching(handle):
         for file in files.names:
             download(name, file, **version)

@@ -12,7 +12,13 @@ from keras_permix.layers.mixers import MIXERS, arguments_of
 from keras_permix.recipes.find import known_presets
 from keras_permix.recipes.load import load_recipe
 from keras_permix.utils.checks import check_names
-from keras_permix.zoo.presets.folder import CONFIG_FILE, WEIGHTS_FILE, PresetFiles, open_preset
+from keras_permix.zoo.presets.folder import (
+    CONFIG_FILE,
+    METADATA_FILE,
+    WEIGHTS_FILE,
+    PresetFiles,
+    open_preset,
+)
 from keras_permix.zoo.presets.handles import open_handle
 from keras_permix.zoo.registry import MODELS
 
@@ -148,6 +154,11 @@ def find_preset(preset: StrPath | PresetInfo, cls: type[Any] | None) -> PresetIn
     elif "://" in str(preset):
         info = _info_of_files(str(preset), open_handle(str(preset)))
     elif name in known:
+        if os.path.isfile(os.path.join(preset, METADATA_FILE)):
+            raise ValueError(
+                f"`preset` must be unambiguous: write ./{preset} for the folder, or rename it for "
+                f"the package's preset {name}. Received: {preset!r}"
+            )
         info = _info(name, known[name])
     elif os.path.isdir(str(preset)):
         info = _info_of_files(str(preset), open_preset(preset))

@@ -37,4 +37,5 @@ def verify_probe(preset: StrPath | PresetInfo) -> tuple[float, float]:
 
 
 def _outputs(model, seed, batch):
-    return running.outputs_of(model, model.make_inputs(seed, batch)).astype("float32")
+    with running.module("runtime").full_precision():
+        return running.outputs_of(model, model.make_inputs(seed, batch)).astype("float32")

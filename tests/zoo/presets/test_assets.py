@@ -55,10 +55,8 @@ def test_damaged_asset_raises(preset, damage):
 
 
 @pytest.mark.parametrize("part", ["assets", "assets/tokenizer", NAME])
-def test_link_outside_folder_raises(preset, tmp_path, part):
+def test_links_are_followed(preset, tmp_path, part):
+    """The cache of Hugging Face links from a snapshot to files elsewhere."""
     shutil.move(preset / part, tmp_path / "outside")
     (preset / part).symlink_to(tmp_path / "outside")
-    with pytest.raises(
-        ValueError, match="assets.* must lie inside its folder. Received: .*outside"
-    ):
-        zoo.CSPViT.from_preset(preset)
+    assert zoo.CSPViT.from_preset(preset).output_shape == (None, 3)

@@ -100,10 +100,16 @@ def test_path_outside_folder_raises(preset, name):
     refuses(preset, ValueError, "may only name files inside its folder.* Received: ")
 
 
-def test_link_outside_folder_raises(preset, tmp_path):
-    shutil.move(preset / "model.weights.h5", tmp_path / "outside.h5")
-    (preset / "model.weights.h5").symlink_to(tmp_path / "outside.h5")
-    refuses(preset, ValueError, "must lie inside its folder. Received: .*outside.h5")
+def test_folder_with_the_name_of_a_preset_raises(preset, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(preset, "test")
+    refuses("test", ValueError, "unambiguous: write ./test .* preset cspvit/test. Received: 'test'")
+    assert zoo.CSPViT.from_preset("./test").output_shape == (None, 3)
+
+
+def test_quantized_dtype_raises(preset):
+    with pytest.raises(ValueError, match="`dtype` must not quantize.* Received: .*int8"):
+        zoo.CSPViT.from_preset(preset, dtype="int8_from_float32")
 
 
 @pytest.mark.parametrize(
