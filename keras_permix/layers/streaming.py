@@ -14,8 +14,8 @@ class Streaming:
     """Read a sequence in chunks, with `initial_state`, `step` and `chunk`.
 
     The outputs match those of the whole sequence. The state is a nested structure of tensors
-    with constant shapes and dtypes, as `jax.jit`, `jax.lax.scan`, `tf.function` and `torch.compile`
-    require. No gradient flows from one chunk to the previous one.
+    with constant shapes and dtypes, as `jax.jit`, `jax.lax.scan` and `tf.function` require. No
+    gradient flows from one chunk to the previous one.
 
     A subclass implements `make_state(batch_size)`, which returns the initial state of a built
     layer, and `read(tokens, state, mask)`, which returns the outputs and the next state.
@@ -31,8 +31,7 @@ class Streaming:
             A nested structure of tensors.
 
         Raises:
-            ValueError: if the layer is not built, or if its outputs depend on later tokens or on
-                the number of tokens.
+            ValueError: if the layer is not built, or if its outputs depend on later tokens.
         """
         if not self.built:
             raise ValueError("`initial_state` requires a built layer. Received: built=False")
@@ -69,6 +68,7 @@ class Streaming:
             ValueError: for tokens or a mask of another shape, or another number of sequences than
                 the state.
         """
+        mask = getattr(tokens, "_keras_mask", None) if mask is None else mask
         tokens = ops.convert_to_tensor(tokens, self.compute_dtype)
         batch = keras.tree.flatten(state)[0].shape[0]
         if not fits(tokens.shape, (batch, None, None)):

@@ -40,8 +40,9 @@ def simple_attention(
         value: Tensor of shape (batch, tokens, heads, value_dim) and the dtype of `query`.
         mask: Boolean tensor of shape (batch, tokens), True for real tokens. Keys and values of
             padding count as zeros; its queries attend like any other.
-        scale: `"length"` divides by the square root of the number of tokens, including padding.
-            `"valid"` counts the real tokens that a query attends to. None does not scale.
+        scale: `"length"` divides by the square root of the number of tokens, including padding;
+            in the causal form, of those up to the query. `"valid"` counts only real tokens. None
+            does not scale.
         causal: Whether a query attends only to keys up to its position.
         implementation: A name that `explain` lists. None selects the first that supports the call.
 
@@ -59,7 +60,7 @@ def simple_attention(
     >>> keras.ops.convert_to_numpy(simple_attention(x, x, x))[0, :, 0, 0].tolist()
     [6.0, 6.0, 6.0, 6.0]
     >>> keras.ops.convert_to_numpy(simple_attention(x, x, x, causal=True))[0, :, 0, 0].tolist()
-    [1.5, 3.0, 4.5, 6.0]
+    [3.0, 4.242640495300293, 5.196152210235596, 6.0]
 
     Reference:
         Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
@@ -99,8 +100,9 @@ def simple_attention_reference(query, key, value, mask, *, scale, causal):
     if scale is not None:  # before the sum over tokens, which could overflow in float16
         key = key / ops.cast(_root(ops.shape(key)[1], key.dtype), key.dtype)
     attended = (_attend_causally if causal else _attend)(query, key, value)
-    if scale == "valid" and (causal or mask is not None):
-        attended = attended * _length_to_seen(value, mask, causal)
+    counted = mask if scale == "valid" else None
+    if scale is not None and (causal or counted is not None):
+        attended = attended * _length_to_seen(value, counted, causal)
     return attended
 
 
@@ -147,7 +149,7 @@ def _sum_of_earlier(states):
 
 
 def _length_to_seen(value, mask, causal):
-    """Return the factor that converts a scale by all tokens to one by visible tokens."""
+    """Return the factor that converts a scale by all tokens to one by those of each query."""
     real = ops.ones(ops.shape(value)[:2], "int32") if mask is None else ops.cast(mask, "int32")
     seen = ops.cumsum(real, axis=1) if causal else ops.sum(real, axis=1, keepdims=True)
     ratio = _root(ops.shape(value)[1], value.dtype) / _root(ops.maximum(seen, 1), value.dtype)

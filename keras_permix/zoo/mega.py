@@ -12,6 +12,7 @@ from keras_permix.layers.embedding.grids import resize_distances
 from keras_permix.layers.mega.mega_block import MegaBlock, check_mega_mixer, make_mega_mixer
 from keras_permix.layers.mega.mega_feed_forward import make_norm, normalize
 from keras_permix.layers.parts.wrappers import Dense, Embedding, make_dropout
+from keras_permix.ops.backend import running
 from keras_permix.ops.reference.linear import full_precision
 from keras_permix.zoo.arrays import check_indices
 from keras_permix.zoo.classifier import collect_arguments, logits_of, mixer_on_grid, pool_tokens
@@ -177,7 +178,8 @@ class MEGA(SequenceClassifier):
             batch_size: Number of texts.
 
         Returns:
-            Nested tensors with constant shapes and dtypes.
+            Nested tensors with constant shapes and dtypes. Their first axis is the batch, except
+            for every "position", the number of tokens read.
 
         Raises:
             ValueError: for a model of pairs or images, a model that is not causal, or one with
@@ -234,10 +236,10 @@ class MEGA(SequenceClassifier):
         >>> tuple(outputs["features"].shape), tuple(outputs["logits"].shape)
         ((1, 16), (1, 2))
         """
-        if not ops.is_tensor(tokens):
-            tokens = np.asarray(tokens)
+        if not ops.is_tensor(tokens) or running.has_data(tokens):
+            tokens = ops.convert_to_numpy(tokens)
             check_indices("tokens", tokens, self._zoo_config["vocabulary_size"])
-        if len(tokens.shape) != 2 or not tokens.shape[1]:
+        if len(tokens.shape) != 2 or tokens.shape[1] == 0:
             raise ValueError(f"`tokens` must be (batch, tokens). Received: shape={tokens.shape}")
         x, states = self.get_layer("embedding")(ops.convert_to_tensor(tokens)), []
         for block, before in zip(self._blocks(), state["blocks"], strict=True):

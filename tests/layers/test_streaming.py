@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import CausalCSP, DampedEMA, LinearAttention, MegaBlock, SimpleAttention
-from tests.backends import BACKEND, compiled, quick
+from keras_permix.layers.attention.linear_attention import linear_attention_stream
+from tests.backends import BACKEND, compiled, quick, value_and_gradient
 from tests.harness import assert_close, functional, to_numpy
 from tests.layers.attention.test_simple_attention import attend
 from tests.layers.mixing.test_causal_csp import expected as permuted
@@ -62,6 +63,7 @@ def average(layer, x, mask):
 LAYERS = {
     "linear attention": (partial(LinearAttention, 2, causal=True), linear),
     "simple attention": (partial(SimpleAttention, 2, causal=True, scale="valid"), simple),
+    "simple attention by length": (partial(SimpleAttention, 4, causal=True), simple),
     "csp of pairs": (partial(CausalCSP, delays=45), permutation),
     "csp of groups of 4": (partial(CausalCSP, 4, delays=9), permutation),
     "delays": (partial(CausalCSP, 1, delays=5), permutation),
@@ -204,6 +206,31 @@ def test_causal_linear_attention_supports_any_length():
         assert_close(outputs, linear(layer, X[:, :tokens], None))
 
 
+@pytest.mark.parametrize("low", [-20, -41, -42, -44, -45.5, -47, -60, -300])
+def test_gradients_of_one_low_key_are_finite(low):
+    query, key, value = np.zeros((3, 1, 2, 1, 2), "float32")
+    key[0, 0, 0] = low, low - 1
+    value[:] = 1.0
+
+    def attended(key):
+        state = {"memory": np.zeros((1, 1, 2, 3)), "scale": np.full((1, 1), -1e9)}
+        state = keras.tree.map_structure(lambda x: keras.ops.cast(x, "float32"), state)
+        tensors = (keras.ops.convert_to_tensor(x) for x in (query, value))
+        return linear_attention_stream(next(tensors), key, next(tensors), state)[0]
+
+    outputs, gradient = value_and_gradient(attended, key, np.ones_like(value))
+    assert np.isfinite(to_numpy(outputs)).all() and np.isfinite(to_numpy(gradient)).all()
+
+
+def test_masks_of_keras_are_obeyed():
+    ids = np.where(MASK, 1 + np.arange(TOKENS) % 9, 0)
+    embedding = keras.layers.Embedding(10, 8, mask_zero=True)
+    for layer in (LinearAttention(2, causal=True), CausalCSP(), DampedEMA()):
+        whole = to_numpy(layer(embedding(ids)))
+        outputs, _ = layer.chunk(embedding(ids), layer.initial_state(3))
+        assert_close(to_numpy(outputs)[MASK], whole[MASK])
+
+
 @pytest.mark.parametrize("low", [-20, -60, -300])
 def test_small_keys_do_not_vanish(low):
     """Features are rescaled if all keys are far below 0; a larger key that follows dominates."""
@@ -227,7 +254,6 @@ def test_small_keys_do_not_vanish(low):
     [
         (LinearAttention(2), "causal=True.*Received: causal=False"),
         (SimpleAttention(2, scale="valid"), "causal=True.*Received: causal=False"),
-        (SimpleAttention(2, causal=True), "scale='valid' or None.*scale='length'"),
         (DampedEMA(bidirectional=True), "bidirectional=False.*Received: bidirectional=True"),
         (DampedEMA(truncation=4), "truncation=None.*truncation=4"),
         (MegaBlock(), "causal=True.*Received: causal=False"),

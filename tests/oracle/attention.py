@@ -21,7 +21,7 @@ def simple_attention_maps(query, key, mask=None, scale="length", causal=False):
     maps = np.zeros((batch, heads, tokens, tokens))
     for b, h, n in np.ndindex(batch, heads, tokens):
         seen = [m for m in range(n + 1 if causal else tokens) if mask is None or mask[b, m]]
-        count = {"length": tokens, "valid": len(seen), None: 1}[scale]
+        count = {"length": n + 1 if causal else tokens, "valid": len(seen), None: 1}[scale]
         for m in seen:
             product = np.dot(query[b, n, h].astype("float64"), key[b, m, h])
             maps[b, h, n, m] = product / np.sqrt(count)

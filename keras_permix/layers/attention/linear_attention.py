@@ -15,7 +15,9 @@ from keras_permix.ops.reference.linear import full_precision
 from keras_permix.ops.simple_attention import simple_attention_stream
 
 LOWEST = -1e9  # the log scale before the first key
-LEAST = 1e-20  # the smallest norm, for a query whose features overlap with no key's
+# The smallest norm, for a query whose features overlap with no key's. JAX divides by its square in
+# gradients, which must not underflow.
+LEAST = 1e-18
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -34,7 +36,7 @@ class LinearAttention(Streaming, SelfAttention):
         num_heads, head_dim, use_qkv_bias, use_output_projection, dropout: See `SoftmaxAttention`.
             Dropout acts only after the output projection.
         causal: Whether a token attends only to itself and earlier tokens. Keys that lie more than
-            46 below the largest key of their head in a call are ignored.
+            41 below the largest key of their head in a call are ignored.
 
     Raises:
         ValueError: for an argument out of range, or an input width that the heads do not divide.

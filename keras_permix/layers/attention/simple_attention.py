@@ -21,9 +21,8 @@ class SimpleAttention(Streaming, SelfAttention):
     `qkv_dense.trainable = False`.
 
     Inputs, outputs and `mask` are those of `SoftmaxAttention`. A query without real keys attends to
-    nothing: its sum is zero. With `causal=True` and `scale="valid"` or `None`, the layer supports
-    streaming (`initial_state`, `step`, `chunk`). Its state is one `head_dim` x `head_dim` matrix
-    per head.
+    nothing: its sum is zero. With `causal=True` the layer supports streaming (`initial_state`,
+    `step`, `chunk`). Its state is one `head_dim` x `head_dim` matrix per head.
 
     Args:
         num_heads, head_dim, use_qkv_bias: See `SoftmaxAttention`. The shapes of weights depend on
@@ -31,8 +30,9 @@ class SimpleAttention(Streaming, SelfAttention):
         use_output_projection: See `SoftmaxAttention`. The paper calls it "linear layer behind the
             q-k-v product". If False, no dropout is applied.
         dropout: Rate of the dropout after the output projection, in `[0, 1)`.
-        scale: "length" divides by the square root of the number of tokens, including padding.
-            "valid" counts only the real tokens that a query attends to. `None` does not divide.
+        scale: "length" divides by the square root of the number of tokens, including padding; with
+            `causal`, of those up to the query. "valid" counts only real tokens. `None` does not
+            divide.
         causal: Whether a token attends only to itself and earlier tokens (not in the paper).
         use_output_bias: Whether the output projection has a bias (keyword only).
 
@@ -68,9 +68,8 @@ class SimpleAttention(Streaming, SelfAttention):
         self._store(locals(), scale=SCALES)
 
     def make_state(self, batch_size: int) -> dict[str, Tensor]:
-        if not self.causal or self.scale == "length":
-            rule = "`initial_state` requires causal=True, and scale='valid' or None."
-            raise ValueError(f"{rule} Received: causal={self.causal}, scale={self.scale!r}")
+        if not self.causal:
+            raise ValueError("`initial_state` requires causal=True. Received: causal=False")
         head_dim = self.qkv_dense.units // (3 * self.num_heads)
         shape = (batch_size, self.num_heads, head_dim, head_dim)
         return {
@@ -81,9 +80,10 @@ class SimpleAttention(Streaming, SelfAttention):
     def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
         query, key, value = self.split_heads(tokens, mask)
         attended, memory = simple_attention_stream(query, key, value, state["memory"], mask)
-        real = keras.ops.ones_like(tokens[..., 0]) if mask is None else mask
+        counts_all = mask is None or self.scale == "length"
+        real = keras.ops.ones_like(tokens[..., 0]) if counts_all else mask
         seen = state["seen"][:, None] + keras.ops.cumsum(keras.ops.cast(real, "int32"), axis=1)
-        if self.scale == "valid":
+        if self.scale is not None:
             count = keras.ops.cast(keras.ops.maximum(seen, 1), attended.dtype)
             attended = attended / keras.ops.sqrt(count)[..., None, None]
         outputs = self.merge_heads(keras.ops.cast(attended, value.dtype))

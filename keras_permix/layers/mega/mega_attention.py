@@ -131,6 +131,8 @@ class MegaAttention(Composite):
     def chunk(self, shared: Any, values: Any, state: dict) -> tuple[Any, dict]:
         """Read several tokens of each sequence; return their outputs and the next state."""
         size, position, new = state["keys"].shape[1], state["position"], shared.shape[1]
+        if new is None:
+            raise ValueError("The number of tokens of a chunk must be known. Received: None")
         known = not ops.is_tensor(position) or running.has_data(position)
         if self.chunk_size is None and known and position + new > size:
             rule = f"Without `chunk_size`, the stream must have at most {size} tokens."
@@ -155,6 +157,7 @@ class MegaAttention(Composite):
         sees = seen_keys(positions, new)
         bias = self._bias_between(positions[size:] % size, positions % size)
         weights = self._weights(ops.matmul(query, ops.swapaxes(keys, 1, 2)), bias, sees, size)
+        weights = self.map_dropout(weights)
         mixed = ops.matmul(weights, ops.concatenate([state["values"], values], axis=1))
         return mixed, {
             "keys": renewed(state["keys"], key, positions),

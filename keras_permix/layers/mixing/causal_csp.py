@@ -119,20 +119,18 @@ class CausalCSP(Streaming, TokenMixer):
         return self.output_dropout(self.output_dense(mixed)), state
 
     def _mix_chunk(self, values, state, mask):
-        """Gather and sort the whole group of each token; delays keep later values out of it."""
+        """Gather and sort the groups that the tokens are in; delays keep later values out."""
         packed, size, history = pack(values, mask), self.group_size, state["values"].shape[1]
         window = keras.ops.concatenate([state["values"], packed.values], axis=1)
         batch, tokens, channels = keras.ops.shape(values)
-        order = keras.ops.arange(tokens, dtype="int32")
-        position = (state["position"][:, None] + order) % size
-        members = keras.ops.arange(size, dtype="int32")
-        first = (history + order - position)[..., None] + members
-        first = keras.ops.reshape(first, (batch, tokens * size, 1))
-        sources = first - keras.ops.convert_to_tensor(self._steps, "int32")
+        start = state["position"][:, None, None]
+        covered = (tokens + 2 * size - 2) // size * size
+        members = keras.ops.arange(covered, dtype="int32")[:, None] - start
+        sources = history + members - keras.ops.convert_to_tensor(self._steps, "int32")
+        sources = keras.ops.minimum(sources, history + tokens - 1)  # of members beyond the tokens
         groups = ops.group_sort(keras.ops.take_along_axis(window, sources, axis=1), size)
-        own = keras.ops.broadcast_to(
-            (order * size + position)[..., None], (batch, tokens, channels)
-        )
+        own = start + keras.ops.arange(tokens, dtype="int32")[:, None]
+        own = keras.ops.broadcast_to(own, (batch, tokens, channels))
         mixed = keras.ops.take_along_axis(groups, own, axis=1)
         if mask is None:
             left, count = window[:, tokens:], tokens

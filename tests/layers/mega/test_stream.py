@@ -45,6 +45,24 @@ def test_stream_matches_call_in_low_precision():
     assert_close(to_numpy(outputs), to_numpy(quick(block)(X)), dtype="bfloat16")
 
 
+def test_dropout_of_attention_acts_on_chunks():
+    block = make(causal=True, attention=dict(dropout=0.9, max_sequence_length=12))
+
+    class Chunked(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.block = block
+
+        def call(self, x):
+            return self.block.chunk(x, self.block.initial_state(3))[0]
+
+    layer = Chunked()
+    first, second, plain = (
+        to_numpy(layer(X, training=training)) for training in (True, True, False)
+    )
+    assert not np.array_equal(first, second) and not np.array_equal(first, plain)
+
+
 def test_step_is_compiled_once():
     """The state keeps its shapes and counts tokens in a tensor, so that steps are not retraced."""
     block = make(causal=True, attention=dict(chunk_size=5, ragged=True))
