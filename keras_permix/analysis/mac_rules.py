@@ -60,6 +60,12 @@ def _keras_attention(layer, query, value):
     return entries * (layer.key_dim + (config["value_dim"] or layer.key_dim) + 1)
 
 
+def _grouped_attention(layer, query, value):
+    """Count scores, their softmax and the means of the values."""
+    entries = layer.num_query_heads * math.prod(query[:-1]) * value[1]
+    return entries * (2 * layer.head_dim + 1)
+
+
 def _head_dim(layer, x):
     return layer.head_dim or x[-1] // layer.num_heads
 
@@ -172,7 +178,10 @@ RULES: dict[type, Rule] = {
     **{kind: partial(_attention, per_query) for kind, per_query in PER_QUERY.items()},
 }
 # Rules that take the shapes of queries and values.
-RULES_OF_TWO: dict[type, Rule] = {keras.layers.MultiHeadAttention: _keras_attention}
+RULES_OF_TWO: dict[type, Rule] = {
+    keras.layers.GroupQueryAttention: _grouped_attention,
+    keras.layers.MultiHeadAttention: _keras_attention,
+}
 BY_AXES = (
     "AveragePooling", "Cropping", "GlobalAveragePooling", "GlobalMaxPooling", "MaxPooling",
     "SpatialDropout", "UpSampling", "ZeroPadding",
@@ -203,8 +212,8 @@ FREE_BY_NAME = (
 )  # fmt: skip
 # The same for operations of functional models, by class.
 FREE_OPERATIONS = (
-    "Absolute", "Add", "Any", "Cast", "Clip", "Concatenate", "Divide", "ExpandDims", "GetItem",
-    "LogicalNot", "LogicalOr", "Max", "Maximum", "Mean", "Multiply", "OnesLike", "Reshape", "Round",
-    "Split", "Squeeze", "Subtract", "Sum", "Transpose", "TrueDivide", "Unstack",
-    "Where", "ZerosLike",
+    "Absolute", "Add", "Any", "Cast", "Clip", "Concatenate", "Divide", "Equal", "ExpandDims",
+    "GetItem", "LogicalAnd", "LogicalNot", "LogicalOr", "Max", "Maximum", "Mean", "Multiply",
+    "NotEqual", "OnesLike", "Reshape", "Round", "Split", "Squeeze", "Subtract", "Sum", "Transpose",
+    "TrueDivide", "Unstack", "Where", "ZerosLike",
 )  # fmt: skip

@@ -61,8 +61,8 @@ def distill(
 
     Raises:
         ValueError: for a weight of labels or a temperature out of range, unknown layers, missing
-            labels, or hidden states of different shapes. Also for models that share weights, or
-            with different inputs or outputs.
+            labels, or hidden states of different shapes. Also for models that share weights, with
+            different inputs or outputs, or with probabilities as outputs if `temperature` is set.
 
     Example:
 
@@ -88,6 +88,12 @@ def distill(
     if temperature is not None and (logits or labels) and not classes:
         found = f"{temperature=}, {student.name} with outputs {shape}"
         raise ValueError(f"`temperature` must be None without classes. Received: {found}")
+    for model in (student, teacher):
+        if temperature is not None and _returns_probabilities(model):
+            raise ValueError(
+                "Models must return logits, without a softmax or sigmoid, unless `temperature` is "
+                f"None. Received: {model.name}"
+            )
     if not (logits >= 0 and features >= 0):
         raise ValueError(f"`logits` and `features` must be ≥ 0. Received: {logits=}, {features=}")
     labels = check_rate("labels", labels)
@@ -97,9 +103,8 @@ def distill(
     supervised: Any = keras.losses.MeanSquaredError() if temperature is None else _cross_entropy
     if pairs:  # Lists would be tracked by Keras, and then not match the outputs.
         supervised = (supervised, *[_nothing] * (2 * len(pairs)))
-    # Outermost first, since a layer changes those inside it.
-    trainable = [(part, part.trainable) for part in teacher._flatten_layers()]
-    trainable += [(weight, weight.trainable) for weight in teacher.variables]
+    layers_before = [(part, part.trainable) for part in teacher._flatten_layers()]
+    weights_before = [(weight, weight.trainable) for weight in teacher.variables]
     try:
         distiller = _Distiller(
             _with_states(teacher, [theirs for _, theirs in pairs]),
@@ -107,6 +112,7 @@ def distill(
             _Distillation(temperature, logits, features),
             student_loss_weight=labels,
         )
+        distiller.save, distiller.save_weights = student.save, student.save_weights  # checkpoints
         distiller.compile(optimizer, supervised)
         with running.weights_kept(teacher), running.weights_kept(student):
             if isinstance(student, ZooModel):
@@ -114,8 +120,10 @@ def distill(
             else:
                 distiller.fit(x, y, **fit_arguments)
     finally:
-        for part, value in trainable:
-            part.trainable = value
+        for part, value in layers_before:
+            part._trainable = value  # `trainable` would change layers inside, which may be shared
+        for weight, value in weights_before:
+            weight.trainable = value
     return student
 
 
@@ -128,6 +136,8 @@ class _Distiller(distillation.Distiller):
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         labels = self.student_loss_weight
+        if sample_weight is not None:
+            raise ValueError("Keras' `Distiller` supports no weights. Received: weights in `x`")
         if labels and y is None:
             raise ValueError(f"`labels` requires `y`. Received: labels={labels}, y=None")
         if labels and isinstance(y_pred, tuple):
@@ -212,6 +222,18 @@ def _state(model, layer):
         if node.operation is layer:
             return node.output_tensors[0]
     return layer.output
+
+
+def _returns_probabilities(model):
+    """Return whether the last layer of a functional model is a softmax or sigmoid."""
+    if not getattr(model, "outputs", None):
+        return False
+    last = model.outputs[0]._keras_history.operation
+    activation = getattr(last, "activation", None)
+    return isinstance(last, keras.layers.Softmax) or activation in (
+        keras.activations.softmax,
+        keras.activations.sigmoid,
+    )
 
 
 def _with_states(model, states):

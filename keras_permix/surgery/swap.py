@@ -1,6 +1,7 @@
 """Replace the token mixers of an existing model."""
 
 import inspect
+import tempfile
 import warnings
 from collections.abc import Sequence
 
@@ -100,6 +101,9 @@ def swap_mixer(
 
     def new_layer(layer):
         if id(layer) not in swapped:
+            if isinstance(layer, keras.layers.Wrapper) and _is_graph(layer.layer):
+                config = {name: x for name, x in layer.get_config().items() if name != "layer"}
+                return type(layer)(make(layer.layer), **config)
             return _copy(layer, make, copies) if _is_graph(layer) else _remake(layer)
         arguments = {
             "dtype": layer.dtype_policy,
@@ -113,7 +117,8 @@ def swap_mixer(
     copy = _copy(model, make, copies)
     within = sorted(_transfer(model, copy, swapped, make, copies, set()))
     if _is_graph(copy):  # check that the new mixers support the shapes
-        copy.compute_output_spec(copy.inputs[0] if len(copy.inputs) == 1 else copy.input)
+        graph = getattr(copy, "_functional", copy)
+        graph._run_through_graph(copy.inputs, operation_fn=lambda layer: layer.compute_output_spec)
     if within:
         warnings.warn(
             f"Classes that create attention ({', '.join(within)}) create it again in `clone_model` "
@@ -203,10 +208,14 @@ def _transfer(old, new, swapped, make, copies, seen):
     if id(old) in seen:
         return within
     seen.add(id(old))
-    new.trainable = old.trainable
+    new._trainable = old.trainable  # `trainable` would change layers inside, which may be shared
     for theirs, ours in _pairs(_variables(old), _variables(new), old):
         assign_copy(ours, theirs)
         ours.trainable = theirs.trainable
+    if hasattr(old, "save_assets"):  # a vocabulary
+        with tempfile.TemporaryDirectory() as folder:
+            old.save_assets(folder)
+            new.load_assets(folder)
     for before, after in _pairs(_parts(old), _parts(new), old):
         mixes = id(before) in swapped
         if mixes and id(before) not in copies:

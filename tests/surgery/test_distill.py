@@ -225,11 +225,66 @@ def test_failed_step_keeps_weights():
     student, teacher = pair()
     inputs = teacher.make_inputs(0, 8)
     before = weights(student), weights(teacher)
-    with pytest.raises((ValueError, RuntimeError), match="7"):
+    with pytest.raises((ValueError, RuntimeError), match=r"\b7\b"):
         distill(student, teacher, inputs, np.zeros((8, 7)), labels=0.5, verbose=0)
     for model, expected in zip((student, teacher), before, strict=True):
         for path, value in weights(model).items():
             np.testing.assert_array_equal(value, expected[path])
+
+
+@pytest.mark.once
+def test_checkpoints_hold_the_student(tmp_path):
+    student, teacher = pair()
+    inputs = teacher.make_inputs(0, 8)
+    saved = [
+        keras.callbacks.ModelCheckpoint(tmp_path / "a.keras", monitor="loss"),
+        keras.callbacks.ModelCheckpoint(tmp_path / "a.weights.h5", save_weights_only=True),
+    ]
+    distill(student, teacher, inputs, callbacks=saved, verbose=0)
+    other = swap_mixer(teacher, "csp")
+    other.load_weights(tmp_path / "a.weights.h5")
+    for model in (keras.saving.load_model(tmp_path / "a.keras"), other):
+        for path, value in weights(student).items():
+            np.testing.assert_array_equal(weights(model)[path], value)
+
+
+@pytest.mark.once
+def test_shared_frozen_layers_of_the_teacher_stay_frozen():
+    shared = keras.layers.Dense(6, trainable=False)
+    inputs = keras.Input((6,))
+    first, second = (keras.Model(inputs, shared(inputs)) for _ in range(2))
+    teacher = keras.Model(inputs, keras.layers.Dense(3)(second(first(inputs))))
+    student = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+    distill(student, teacher, np.ones((4, 6), "float32"), features=0.0, verbose=0)
+    assert not shared.trainable and len(teacher.trainable_weights) == 2
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("last", [dict(activation="softmax"), dict(activation="sigmoid"), None])
+def test_probabilities_raise(last):
+    end = keras.layers.Dense(3, **last) if last else keras.layers.Softmax()
+    teacher = keras.Sequential([keras.Input((3,)), end])
+    student = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3)])
+    images = np.ones((4, 3), "float32")
+    with pytest.raises(ValueError, match=f"must return logits.* Received: {teacher.name}"):
+        distill(student, teacher, images, verbose=0)
+    distill(student, teacher, images, temperature=None, verbose=0)
+
+
+@pytest.mark.once
+def test_weights_in_a_data_set_raise():
+    student, teacher = pair()
+    batch = teacher.make_inputs(0, 4), np.zeros(4, "int32"), np.ones(4, "float32")
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, index):
+            return batch
+
+    with pytest.raises(ValueError, match="supports no weights"):
+        distill(student, teacher, Batches(), verbose=0)
 
 
 @pytest.mark.parametrize("predicts", ["values", "labels"])

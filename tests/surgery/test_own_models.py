@@ -233,6 +233,43 @@ def test_frozen_layers_and_dropout_are_kept():
 
 
 @pytest.mark.once
+def test_layers_shared_by_models_stay_frozen():
+    shared = layers.Dense(6, trainable=False)
+    attention = layers.MultiHeadAttention(2, 3, trainable=False)
+    inputs = keras.Input((8, 6))
+    first, second = (keras.Model(inputs, attention(x, x)) for x in (shared(inputs), shared(inputs)))
+    last = layers.Dense(3)
+    swapped = swap_mixer(keras.Model(inputs, last(second(first(inputs)))), "csp")
+    assert len(swapped.trainable_weights) == 2
+
+
+@pytest.mark.once
+def test_model_in_a_wrapper():
+    inner = randomize(functional())
+    inputs = keras.Input((4, *TOKENS.shape[1:]))
+    model = keras.Model(inputs, layers.TimeDistributed(inner)(inputs))
+    swapped = swap_mixer(model, "csp")
+    x = np.stack([TOKENS] * 4, axis=1)
+    expected = to_numpy(swap_mixer(inner, "csp")(TOKENS))
+    for step in range(4):
+        assert_close(to_numpy(swapped(x))[:, step], expected)
+
+
+@pytest.mark.once
+def test_vocabularies_are_kept():
+    lookup = layers.IntegerLookup()
+    lookup.adapt(np.array([3, 5, 5, 7]))
+    inputs = keras.Input((4,), dtype="int64")
+    x = layers.Embedding(8, 6)(lookup(inputs))
+    model = keras.Model(inputs, layers.MultiHeadAttention(2, 3)(x, x))
+    swapped = swap_mixer(model, {"name": "attention", "num_heads": 2})
+    ids = np.array([[5, 3, 7, 9]])
+    (copy,) = (layer for layer in swapped.layers if isinstance(layer, layers.IntegerLookup))
+    np.testing.assert_array_equal(to_numpy(copy(ids)), to_numpy(lookup(ids)))
+    assert_close(to_numpy(swapped(ids)), to_numpy(model(ids)))
+
+
+@pytest.mark.once
 def test_frozen_weights_are_kept():
     model = functional()
     dense, attention = model.layers[1], model.layers[2]

@@ -78,6 +78,22 @@ def causal():
     return keras.Model(tokens, attention(tokens, tokens, use_causal_mask=True))
 
 
+class CausalLayer(layers.Layer):
+    """A layer with causal attention."""
+
+    def build(self, shape):
+        self.attention = layers.MultiHeadAttention(2, 3)
+        self.attention.build(shape, shape)
+
+    def call(self, x):
+        return self.attention(x, x, use_causal_mask=True)
+
+
+def causal_inside():
+    tokens = keras.Input((8, 6))
+    return keras.Model(tokens, CausalLayer()(tokens))
+
+
 class Crossing(PlainModel):
     """A model that attends to the flipped tokens, which are another tensor."""
 
@@ -140,6 +156,7 @@ def with_lora():
         (lambda: called(Hidden), ValueError, "(?s)self.attention = .*in neither an attribute nor"),
         (cross, TypeError, "`value` must be the same object"),
         (causal, TypeError, "`use_causal_mask` must be False"),
+        (causal_inside, TypeError, "`use_causal_mask` must be False"),
         (causal_attention, TypeError, "`mixer` must be causal"),
         (
             lambda: causal_attention(LinearAttention),
