@@ -111,15 +111,16 @@ def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:
 def plot(rows: list[dict[str, Any]], path: StrPath) -> None:
     """Plot time and memory per token against the number of tokens, one line per layer.
 
-    Each line shows the cases with the most tokens per batch for which the layer was timed.
+    Each line shows the cases of about the most tokens per batch for which the layer was timed.
     """
+    totals = [row["batch"] * row["tokens"] for row in rows]
     most: dict[str, int] = {}
-    for row in rows:
-        most[row["layer"]] = max(row["batch"] * row["tokens"], most.get(row["layer"], 0))
+    for row, total in zip(rows, totals, strict=True):
+        most[row["layer"]] = max(total, most.get(row["layer"], 0))
     shown = [
-        {**row, "kb_per_token": row["peak_mb"] and 1e3 * row["peak_mb"] / most[row["layer"]]}
-        for row in rows
-        if row["batch"] * row["tokens"] == most[row["layer"]]
+        {**row, "kb_per_token": row["peak_mb"] and 1e3 * row["peak_mb"] / total}
+        for row, total in zip(rows, totals, strict=True)
+        if total > 0.9 * most[row["layer"]]
     ]
     labels = {
         "us_per_token": "microseconds per token, forward and backward",

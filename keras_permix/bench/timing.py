@@ -73,18 +73,19 @@ def peak_megabytes(function: Callable[[], Any]) -> float | None:
     """Return the peak memory of a call, above the memory in use before it, in MB.
 
     On an accelerator it is device memory, as reported by PyTorch and TensorFlow (`None` on JAX). On
-    a CPU it is the resident memory of the process on Linux (`None` on other systems), without
-    memory that the backend already holds in a pool.
+    a CPU it is the resident memory of the process on Linux. It is `None` on other systems and on
+    TensorFlow, which keeps the memory that it frees.
     """
+    from keras_permix.ops.backend import running  # imports Keras
+
     function()  # Compile first.
     number = accelerator()
     if number is not None:
         peak = _runtime().peak_bytes(function, number)
         return None if peak is None else peak / 1e6
-    if sys.platform != "linux":
+    if sys.platform != "linux" or running.keeps_freed_memory():
         return None
-    # Twice, because a backend may free memory of an earlier call late.
-    return max(_peak(function) for _ in range(2))
+    return max(_peak(function) for _ in range(5))  # JAX may free memory of an earlier call late
 
 
 def accelerator() -> int | None:

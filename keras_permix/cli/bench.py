@@ -82,7 +82,7 @@ def run(arguments):
         picture = out.with_suffix(".png")
         text = out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
         is_new = not text and not picture.exists()
-        if not is_new and "commit" not in text.partition("\n")[0].split(","):
+        if not is_new and "backend_version" not in text.partition("\n")[0].split(","):
             raise ValueError(f"`--out` must be a new file or an earlier benchmark. Received: {out}")
     where = ", ".join(filter(None, (machine(), chip, device)))
     print(f"{arguments.what} on {running.name()}, {where}", flush=True)

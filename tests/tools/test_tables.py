@@ -71,8 +71,8 @@ def test_charts_show_the_measurements(number, backend):
         if (row["layer"], row["tokens"]) == ("CSP", "65536")
     ]
     axes = charts.cost_over_length().axes
-    for panel, cost in (
-        (axes[number], float(row["us_per_token"])),
-        (axes[3 + number], 1000 * float(row["peak_mb"]) / 65536),
-    ):
+    costs = [(axes[number], float(row["us_per_token"]))]
+    if backend != "tensorflow":  # which keeps the memory that it frees
+        costs += [(axes[3 + number], 1000 * float(row["peak_mb"]) / 65536)]
+    for panel, cost in costs:
         assert panel.lines[1].get_xydata()[-1].tolist() == [65536, cost]

@@ -30,6 +30,11 @@ def batches_have_one_shape():
     return name() == "tensorflow"
 
 
+def keeps_freed_memory():
+    """Return whether memory that the backend frees stays resident in the process."""
+    return name() == "tensorflow"
+
+
 def exports():
     """Return the module that exports models to formats in which Keras fails, or `None`."""
     return module("exports") if name() == "torch" else None

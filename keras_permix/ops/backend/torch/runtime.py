@@ -165,6 +165,8 @@ def seconds(call):
     if device.type != "cuda":
         start = perf_counter()
         call()
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
         return perf_counter() - start
     with torch.cuda.device(device):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -176,7 +178,9 @@ def seconds(call):
 
 
 def peak_bytes(call, number):
-    """Return the peak memory of a call on a GPU, above that before it."""
+    """Return the peak memory of a call on a GPU by CUDA, above that before it, or `None`."""
+    if not torch.cuda.is_available():
+        return None
     torch.cuda.reset_peak_memory_stats(number)
     before = torch.cuda.memory_allocated(number)
     call()
