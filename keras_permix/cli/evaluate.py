@@ -188,4 +188,8 @@ def data_of(info, name=None, path=None, data_dir=None):
         if found is None:
             raise ValueError(f"`--data-path` must be data for {task.name}. Received: {path}")
         return found
+    if name is None and own is None:
+        raise ValueError(
+            f"The preset names no data: give `--data` or `--data-path`. Received: {info.name}"
+        )
     return {"name": own, **options} if name in (None, own) else {"name": name}

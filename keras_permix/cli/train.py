@@ -78,5 +78,6 @@ def run(arguments):
             if (folder / file).exists():
                 say(f"{name}: {folder / file}")
         if not arguments.smoke:  # The model of a smoke run is untrained.
-            say(f"predict: {shlex.join(['permix', 'predict', str(folder / 'preset')])} INPUT")
+            preset = (folder / "preset").as_posix()
+            say(f"predict: {shlex.join(['permix', 'predict', preset])} INPUT")
     return 0

@@ -103,8 +103,8 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
 
 def part_names(splits, validation=None):
     """Return the names of the training part, the test part and any validation part."""
-    if isinstance(splits, str) or len(splits) != 2:
-        rule = "`splits` must name the training and the test part; `validation` names another"
+    if isinstance(splits, str) or len(splits) != 2 or validation and validation in splits:
+        rule = "`splits` must name the training and the test part; `validation` names a third one"
         raise ValueError(f"{rule}. Received: {splits=}, {validation=}")
     return (*splits, *([] if validation is None else [validation]))
 

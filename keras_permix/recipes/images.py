@@ -37,10 +37,11 @@ def images_recipe(path: Path) -> dict[str, Any]:
         data |= {**_list_split(rows, path), **({"labels": columns} if columns else {})}
     else:
         data = dict(name=name, source="folder", path=path.as_posix(), **_folder_split(path))
+    of_values = model.get("predicts") == "values"  # which a flip or a crop may change
     return dict(
         model=model,
-        data=data,
-        augmentation=dict(flip=True),
+        data=data | ({"random_crop": False} if of_values else {}),
+        augmentation={} if of_values else dict(flip=True),
         optimizer=dict(name="adamw", learning_rate=1e-3, weight_decay=0.01),
         schedule=dict(name="cosine", warmup_epochs=1),
         batch_size=16,

@@ -65,14 +65,7 @@ class MultiLabel(Classification):
         return keras.losses.BinaryCrossentropy(from_logits=True, label_smoothing=label_smoothing)
 
     def metrics(self) -> list[Any]:
-        outputs = self.model.output_shape[-1]
-        auc = keras.metrics.AUC(multi_label=True, num_labels=outputs, from_logits=True, name="auc")
-        return [auc]
-
-    def evaluate(
-        self, part: tuple[Any, Any], batch_size: int, verbose: int | str = 0
-    ) -> dict[str, float]:
-        return self.measure(*self.predictions(part, batch_size, bool(verbose)))
+        return [keras.metrics.MeanMetricWrapper(_exact, name="exact")]
 
     def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
         """Return the means over labels of F1 and AUC, and the fraction of exact predictions.
@@ -92,6 +85,11 @@ class MultiLabel(Classification):
         chances = dict(every)
         names = self.model.labels or [str(number) for number in range(len(output))]
         return {label: round(chances[label], 6) for label in names}
+
+
+def _exact(targets, logits):
+    """Return for each sample whether all labels are predicted."""
+    return keras.ops.all(keras.ops.equal(logits > 0, targets > 0.5), axis=-1)
 
 
 def label_scores(targets: np.ndarray, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -49,13 +49,20 @@ class Regression(Task):
     def loss(self, label_smoothing: float = 0.0) -> Any:
         if label_smoothing:
             raise ValueError(f"`label_smoothing` requires classes. Received: {label_smoothing=}")
-        return keras.losses.MeanAbsoluteError()
+        scale = np.asarray(self.config.get(self.scale_names[1], 1.0), "float32")
+        if scale.ndim == 0:
+            return keras.losses.MeanAbsoluteError()
+        # Targets of several units count equally.
+        return lambda y, outputs: keras.ops.mean(keras.ops.abs(outputs - y) / scale, axis=-1)
 
     def metrics(self) -> list[Any]:
         return [keras.metrics.MeanAbsoluteError(name="mae")]
 
     def measure(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
-        return {"mae": float(np.abs(targets - outputs).mean(dtype="float64"))}
+        """Return the mean absolute error and, with several targets, that of each."""
+        errors = np.abs(targets - outputs).mean(axis=0, dtype="float64")
+        names = self.record(errors, len(errors)) if len(errors) > 1 else {}
+        return {"mae": float(errors.mean())} | {f"mae_{name}": x for name, x in names.items()}
 
     def baseline(self, dataset: Dataset) -> dict[str, float]:
         """Return the mean absolute error of predicting the mean of the training targets."""

@@ -222,8 +222,6 @@ class Task(ABC):
     ) -> dict[str, float]:
         """Score the model on a part of a data set.
 
-        Compiles the model without an optimizer. Tasks with several labels do not compile it.
-
         Args:
             part: `validation` or `test` of a `Dataset`.
             batch_size: Samples per batch.
@@ -232,10 +230,7 @@ class Task(ABC):
         Returns:
             A dict from names of metrics to floats.
         """
-        self.model.compile(loss=self.loss(), metrics=self.metrics())
-        batches = self.batches(part, batch_size)
-        measured = self.model.evaluate(batches, return_dict=True, verbose=verbose)
-        return {name: float(value) for name, value in measured.items() if name != "loss"}
+        return self.measure(*self.predictions(part, batch_size, bool(verbose)))
 
     def baseline(self, dataset: Dataset) -> dict[str, float]:
         """Score a constant prediction on the test part, for comparison."""

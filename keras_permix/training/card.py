@@ -89,4 +89,4 @@ def _when(record, recipe, rows):
         return f"after epoch {best}, which has the lowest validation loss"
     if names := record.get("callbacks"):
         return f"at the end of a run with additional callbacks: {', '.join(names)}"
-    return "after the last epoch (not selected by test scores)"
+    return "after the last epoch (the epoch was not selected by test scores)"

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ def sweep(
         A row per run: the values, the seed, the folder, the scores, the number of parameters, and
         the seconds of the fastest epoch, including its validation.
 
+    A run that diverges has a row without scores, and a warning.
+
     Raises:
         ValueError: for an invalid recipe, key or value, or a folder with runs of other values.
 
@@ -95,17 +98,21 @@ def sweep(
         if finished_scores(run, folder, data_dir) is None or name not in known:
             if verbose:
                 print(f"run {number} of {len(plans)}: {name}", flush=True)
-            done = train(run, out=folder, data_dir=data_dir, verbose=verbose)
-            known[name] = {
-                **row,
-                "folder": name,
-                **{key: str(score) for key, score in done.scores.items()},
-                "parameters": str(done.model.count_params()),
-                "seconds_per_epoch": f"{min(epoch['seconds'] for epoch in done.rows):.3g}",
-            }
+            known[name] = {**row, "folder": name}
+            try:
+                done = train(run, out=folder, data_dir=data_dir, verbose=verbose)
+            except FloatingPointError as error:
+                warnings.warn(f"{name} has no score: {error}", stacklevel=2)
+            else:
+                known[name] |= {
+                    **{key: str(score) for key, score in done.scores.items()},
+                    "parameters": str(done.model.count_params()),
+                    "seconds_per_epoch": f"{min(epoch['seconds'] for epoch in done.rows):.3g}",
+                }
         rows.append(known[name])
         write_text(table, format_csv([*known.values()]))
-        draw_sweep(rows, drawn, Path(out, "sweep.png"))
+        if scored := [row for row in rows if _score_of(row)]:
+            draw_sweep(scored, drawn, Path(out, "sweep.png"))
     return rows
 
 
@@ -116,6 +123,8 @@ def parse_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
         key, separator, values = text.partition("=")
         listed = parse_value(f"[{values}]")
         if not isinstance(listed, list):
+            if "{" in values:
+                raise ValueError(f"Names beside tables must be quoted. Received: {text!r}")
             listed = [parse_value(value.strip()) for value in values.split(",")]
         if not (key and separator and values) or key in grid:
             raise ValueError(f"`--grid` must be one `key=value,value` per key. Received: {text!r}")
@@ -161,4 +170,4 @@ def draw_sweep(rows: list[dict[str, str]], keys: list[str], path: StrPath) -> No
 
 def _score_of(row):
     """Return the name of the first score of a row, which begins with the name of its data."""
-    return next(key for key, value in row.items() if "/test/" in key and value)
+    return next((key for key, value in row.items() if "/test/" in key and value), None)

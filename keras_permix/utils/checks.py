@@ -122,7 +122,8 @@ def fits(found, expected):
 
 def check_positive(argument, value):
     """Return `value` if it is a finite number above 0."""
-    if not isinstance(value, numbers.Real) or not 0.0 < value < math.inf:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not 0.0 < value < math.inf:
         raise ValueError(f"`{argument}` must be a positive number. Received: {argument}={value!r}")
     return value
 

@@ -58,7 +58,7 @@ def test_retrieval():
     task.check_labels(data)
     inputs, targets = task.batches(data.train, 2, training=True)[0]
     assert inputs["tokens"].shape == (2, 2, 32) and targets.shape == (2, 2)
-    assert set(task.evaluate(data.validation, 1)) == {"accuracy"}
+    assert "accuracy" in task.evaluate(data.validation, 1)
 
 
 FEW_PICTURES = dict(train=4, validation=2, test=2, contour_length=4, distractors=1)
@@ -78,7 +78,7 @@ def test_pathfinder(model, spec, sizes):
     data = task.load({"name": "pathfinder", **spec}, SAMPLE.parent)
     assert tuple(len(part[0]) for part in (data.train, data.validation, data.test)) == sizes
     task.check_labels(data)
-    assert set(task.evaluate(data.validation, 1)) == {"top1"}
+    assert "top1" in task.evaluate(data.validation, 1)
 
 
 def test_gray_pixels(monkeypatch):

@@ -57,7 +57,10 @@ def test_run_learns_and_writes_logs(project):
     assert last["loss"] < first["loss"] and last["val_loss"] < first["val_loss"]
     key = f"toy_{kind}/test/{METRICS[kind]}"
     if kind == "graphs":
-        assert list(done.scores) == [key, f"{key}_of_mean"]
+        parts = ["_degree", "_feature", "_of_mean"]
+        assert list(done.scores) == [key, *(f"{key}{part}" for part in parts)]
+        both = [done.scores[f"{key}{part}"] for part in parts[:2]]
+        assert done.scores[key] == pytest.approx(np.mean(both))
         lines = ((folder / f"{part}.jsonl").read_text().splitlines() for part in ("train", "test"))
         rows = [map(json.loads, part) for part in lines]
         train, test = (np.array([[row["degree"], row["feature"]] for row in part]) for part in rows)
@@ -65,8 +68,8 @@ def test_run_learns_and_writes_logs(project):
         assert done.scores[f"{key}_of_mean"] == pytest.approx(baseline, rel=1e-3)
         assert done.scores[key] < first["val_mae"]
     else:
-        assert list(done.scores) == [key]
-        assert done.scores[key] >= 0.9
+        names = {score.rpartition("/")[2] for score in done.scores}
+        assert names == {METRICS[kind], "f1", "auc"} and done.scores[key] >= 0.9
     assert (folder / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert f"val_{METRICS[kind]}" in (folder / "run" / "log.csv").read_text().splitlines()[0]
 

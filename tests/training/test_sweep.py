@@ -108,6 +108,16 @@ def test_invalid_value_raises_before_training(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_diverging_run_has_no_score(tmp_path):
+    grid = {"optimizer.learning_rate": [1e30, 1e-3]}
+    small = dict(model={"hidden_dim": 8, "num_layers": 1}, smoke=True, verbose=0)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="learning_rate=1e.30.* has no score: .*loss"):
+            rows = sweep("cspvit/mnist", grid, out=tmp_path, **small)
+        assert ["mnist/test/top1" in row for row in rows] == [False, True]
+    assert [row["mnist/test/top1"] != "" for row in read(tmp_path)] == [False, True]
+
+
 def test_sweep_picture(tmp_path, monkeypatch):
     figures = []
     monkeypatch.setattr(MODULE, "save_figure", lambda figure, path: figures.append(figure))
@@ -151,3 +161,8 @@ def test_parse_grid():
 def test_invalid_grid_raises(texts):
     with pytest.raises(ValueError, match=f"`--grid` must be one .*Received: '{texts[-1]}'"):
         parse_grid(texts)
+
+
+def test_unquoted_names_beside_tables_raise():
+    with pytest.raises(ValueError, match="must be quoted. Received: 'mixer=.*,attention'"):
+        parse_grid(['mixer={name="csp",group_size=2},attention'])

@@ -3,6 +3,7 @@
 Crop, flip and mixing use NumPy, RandAugment uses Pillow, and other steps are Keras layers.
 """
 
+from numbers import Real
 from typing import Any
 
 import keras
@@ -73,11 +74,17 @@ class Augmentation:
         self.seed, self.num_classes = seed, num_classes
         self.crop_padding = check_integer("crop_padding", spec.get("crop_padding", 0), least=0)
         self.flip = check_choice("flip", spec.get("flip", False), (True, False))
-        self.rand_augment = RandAugment(**spec["randaugment"]) if "randaugment" in spec else None
+        if not isinstance(drawn := spec.get("randaugment", {}), dict):
+            rule = "`randaugment` must be a table of `num_ops` and `factor`."
+            raise ValueError(f"{rule} Received: randaugment={drawn!r}")
+        self.rand_augment = RandAugment(**drawn) if "randaugment" in spec else None
         self.layers = list(map(_make_layer, spec.get("layers", ())))
         if "erasing" in spec:
             # Keras draws the probability between two numbers, here equal.
-            erasing = {"factor": (spec["erasing"], spec["erasing"])}
+            share = spec["erasing"]
+            if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share <= 1:
+                raise ValueError(f"`erasing` must be in [0, 1]. Received: erasing={share!r}")
+            erasing = {"factor": (share, share)}
             self.layers.append(_make_layer({"class_name": "RandomErasing", "config": erasing}))
         kinds = [key for key in ("mixup", "cutmix") if key in spec]
         self.mixing = [(key, check_positive(key, spec[key])) for key in kinds]

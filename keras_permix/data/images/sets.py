@@ -1,5 +1,6 @@
 """Load image sets as arrays, cut contact sheets, and generate images."""
 
+import contextlib
 import json
 import pickle
 import tarfile
@@ -103,9 +104,12 @@ def _standardized(x, y):
 
 def _download(name, module):
     try:
-        # Keras writes the file in place, and several processes of a run load it at once.
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        with FileLock(cache_folder() / f".{name}.lock"):
+        with contextlib.ExitStack() as stack:
+            # Keras writes the file in place, and several processes of a run load it at once. A
+            # folder that is read-only holds the file already.
+            with contextlib.suppress(OSError):
+                cache_folder().mkdir(parents=True, exist_ok=True)
+                stack.enter_context(FileLock(cache_folder() / f".{name}.lock"))
             parts = module.load_data()
     except Exception as error:  # Keras raises a plain `Exception` if the network fails.
         raise ConnectionError(

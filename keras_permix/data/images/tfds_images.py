@@ -4,6 +4,7 @@ from pathlib import Path
 
 from keras_permix._typing import StrPath
 from keras_permix.data.dataset import Dataset
+from keras_permix.data.files import part_names
 from keras_permix.data.images.records import RecordSource, ResizeCrop
 from keras_permix.utils.checks import import_extra
 
@@ -47,7 +48,7 @@ def tfds_images(
     """
     train, test = (
         _source(name, split, data_dir, ResizeCrop(image_size, cut), seed)
-        for split, cut in zip(splits, (random_crop, False), strict=True)
+        for split, cut in zip(part_names(splits), (random_crop, False), strict=True)
     )
     return Dataset(name, (train, None), (test, None), train.labels)
 

@@ -238,8 +238,15 @@ def test_class_without_readable_training_images_raises(tmp_path):
             ValueError,
             r"the training and the test part.*splits=\('x', 'y', 'z'\), validation=None",
         ),
+        (
+            {"a": 2, "b": 2},
+            {"test_fraction": None, "splits": ("x", "y"), "validation": "y"},
+            ValueError,
+            r"`validation` names a third one. Received: splits=\('x', 'y'\), validation='y'",
+        ),
     ],
-    ids="empty one-class one-image fraction no-train absent parts validation splits three".split(),
+    ids="empty one-class one-image fraction no-train absent parts validation splits three "
+    "equal".split(),
 )
 def test_invalid_folders_raise(counts, changes, error, rule, tmp_path):
     write_classes(tmp_path / "pets", counts)
