@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_permix._backend import settings_file
 from keras_permix._typing import StrPath
 
 LEFTOVER = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.(?P<state>new|old)")
@@ -28,7 +27,8 @@ _locks: dict[Path, Any] = {}  # the `filelock.FileLock` of each folder that this
 
 def cache_folder() -> Path:
     """Return the folder `keras_permix` in `KERAS_HOME`, by default in `~/.keras`."""
-    return settings_file().parent / "keras_permix"
+    home = os.environ.get("KERAS_HOME")
+    return (Path(home) if home else Path.home() / ".keras") / "keras_permix"
 
 
 def write_bytes(path: StrPath, content: bytes) -> None:
