@@ -3,7 +3,6 @@
 Crop, flip and mixing use NumPy, RandAugment uses Pillow, and other steps are Keras layers.
 """
 
-from numbers import Real
 from typing import Any
 
 import keras
@@ -82,7 +81,7 @@ class Augmentation:
         if "erasing" in spec:
             # Keras draws the probability between two numbers, here equal.
             share = spec["erasing"]
-            if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share <= 1:
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
                 raise ValueError(f"`erasing` must be in [0, 1]. Received: erasing={share!r}")
             erasing = {"factor": (share, share)}
             self.layers.append(_make_layer({"class_name": "RandomErasing", "config": erasing}))
