@@ -188,7 +188,7 @@ def data_of(info, name=None, path=None, data_dir=None):
         if found is None:
             raise ValueError(f"`--data-path` must be data for {task.name}. Received: {path}")
         return found
-    if name is None and own is None:
+    if name is None and own is None and info.has_weights:
         raise ValueError(
             f"The preset names no data: give `--data` or `--data-path`. Received: {info.name}"
         )

@@ -42,7 +42,7 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
     """
     path = find_recipe(recipe)
     values = read_values(path)
-    options = values.pop("options", {})
+    options = values.pop("options", None) or {}
     if option is not None:
         values = merge(values, options[check_choice("option", option, options)])
     values = merge(values, changes)

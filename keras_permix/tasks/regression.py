@@ -53,7 +53,11 @@ class Regression(Task):
         if scale.ndim == 0:
             return keras.losses.MeanAbsoluteError()
         # Targets of several units count equally.
-        return lambda y, outputs: keras.ops.mean(keras.ops.abs(outputs - y) / scale, axis=-1)
+        inverse = (1 / scale).tolist()
+        return lambda y, outputs: keras.ops.mean(
+            keras.ops.abs(outputs - y) * keras.ops.convert_to_tensor(inverse, outputs.dtype),
+            axis=-1,
+        )
 
     def metrics(self) -> list[Any]:
         return [keras.metrics.MeanAbsoluteError(name="mae")]

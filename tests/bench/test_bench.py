@@ -419,6 +419,7 @@ def test_torch_gpu_peak_excludes_held_memory(monkeypatch):
     def call():
         held.update(peak=max(held["peak"], held["now"] + 40))
 
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda number: held.update(peak=70))
     monkeypatch.setattr("torch.cuda.memory_allocated", lambda number: held["now"])
     monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda number: held["peak"])

@@ -297,7 +297,7 @@ def test_evaluate_preset_without_data_exits_with_error(tmp_path, capsys):
     zoo.CSPViT.from_preset("test").save_to_preset(tmp_path / "preset")
     for preset in (str(tmp_path / "preset"), "cspvit/test"):
         assert main(["evaluate", preset]) == 2
-        assert "`name` must be one of" in capsys.readouterr().err
+        assert f"give `--data` or `--data-path`. Received: {preset}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

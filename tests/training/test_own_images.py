@@ -511,12 +511,12 @@ def test_out_inside_image_folder_raises(out, tmp_path):
 def test_smoke_run_reads_images(tmp_path):
     recipe = write(tmp_path)
     done = train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "run", verbose=0)
-    assert done.model.labels == ("cats", "dogs") and set(done.scores) == {"pets/test/top1"}
+    assert done.model.labels == ("cats", "dogs") and "pets/test/top1" in done.scores
     shutil.rmtree(tmp_path / "pets/dogs")
     with pytest.raises(ValueError, match="at least two classes"):
         train(recipe, data_dir=tmp_path, smoke=True, out=tmp_path / "again", verbose=0)
     done = train(recipe, smoke=True, out=tmp_path / "generated", verbose=0)
-    assert set(done.scores) == {"generated/test/top1"}, "the current folder has no folder `pets`"
+    assert "generated/test/top1" in done.scores, "the current folder has no folder `pets`"
 
 
 @pytest.mark.parametrize(

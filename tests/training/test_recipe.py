@@ -246,7 +246,7 @@ def test_last_pathx_stage_matches_long_range_arena():
 
 
 def load_options(name):
-    return read_values(find_recipe(name)).get("options", {})
+    return read_values(find_recipe(name)).get("options") or {}
 
 
 @pytest.mark.parametrize(
