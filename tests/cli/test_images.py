@@ -4,9 +4,9 @@ import collections
 import csv
 import hashlib
 import io
-import re
 import json
 import os
+import re
 from pathlib import Path
 
 import keras
