@@ -11,31 +11,9 @@ from keras_permix.utils.tables import Rows, parse_rows, shown
 
 DATA_VARIABLE = "KERAS_PERMIX_DATA"
 
-# SHA-256 and name of known files. Those of official archives are from Keras 3.15 and TFDS 4.9.
-SUMS = """
-4d1452f23a33bb45862a632e9f725438c732b9995638995b3ac18006645d7546  cifar10.zip
-71524e2cd1ad2968737f7f2f2ff69cbfc32df8ccddff51593f7cb2d4e0eb5b64  mnist-train-images-idx3-ubyte.gz
-fe03b8bd7915f70bf5aa08be480aa413fbd85afcaa58b35d230d335f284fd88e  mnist-train-labels-idx1-ubyte.gz
-5634745efa576a17e7d4cf5cd9d09123c75e6538e5114267c2d156edaf519341  mnist-t10k-images-idx3-ubyte.gz
-ae18e77e031ccde52407f794d123116439864147d33ac992975f85dd4dc42af6  mnist-t10k-labels-idx1-ubyte.gz
-803408307be083160617d3a87f7249bc7f14bc9a0cc14ff5b70606939569caca  imdb_train.jsonl.xz
-aa0f3efca775fe71551bbe2cca6e46dede2c0f620d5a78db939e0e91cf4a0f70  imdb_test.jsonl.xz
-730a21d4ce53a1f214859c5619bc31d620596afcaad98c8e52a58095c42de07d  sst2.jsonl.xz
-86acf84e766ddaa2f3241ccffaa313027643c3797d0a8cb733c241ac6a66aa13  qm9.csv.xz
-8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189  esol.csv
-2bfd85e03c790f40ca511efbde8d6095d2e40bf5a70450e29450cd68aecbef01  freesolv.csv
-53f4d75dad1ff26224df1fe0523de4af1ecf867855f18c1794a1a20de44d42da  lipophilicity.csv
-8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189  delaney-processed.csv
-6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce  cifar-10-python.tar.gz
-c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd  cifar-10-binary.tar.gz
-85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7  cifar-100-python.tar.gz
-58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec  cifar-100-binary.tar.gz
-440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609  train-images-idx3-ubyte.gz
-3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c  train-labels-idx1-ubyte.gz
-8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6  t10k-images-idx3-ubyte.gz
-f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6  t10k-labels-idx1-ubyte.gz
-"""
-SHA256 = {name: digest for digest, name in map(str.split, SUMS.strip().splitlines())}
+# SHA-256 of known files by name. Those of official archives are from Keras 3.15 and TFDS 4.9.
+SUMS = Path(__file__).with_name("SHA256SUMS").read_text(encoding="utf-8")
+SHA256 = {name: digest for digest, name in map(str.split, SUMS.splitlines())}
 
 
 def data_folder(data_dir):

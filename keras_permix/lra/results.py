@@ -82,10 +82,9 @@ def means(rows: list[dict[str, str]]) -> dict[tuple[str, str], tuple[float, floa
     and the number of seeds.
 
     Example:
-
-    >>> row = {"task": "text", "model": "csp"}
-    >>> means([{**row, "score": "0.5"}, {**row, "score": "0.7"}])
-    {('text', 'csp'): (60.0, 14.142135623730951, 2)}
+        >>> row = {"task": "text", "model": "csp"}
+        >>> means([{**row, "score": "0.5"}, {**row, "score": "0.7"}])
+        {('text', 'csp'): (60.0, 14.142135623730951, 2)}
     """
     scores: dict[tuple[str, str], list[float]] = {}
     for row in rows:

@@ -47,9 +47,8 @@ def lra_run(
     `overrides` such as `"epochs=2"` set values of the recipe.
 
     Example:
-
-    >>> lra_run("listops", "csp", seed=1).command
-    'permix lra listops --model csp --scale small --seed 1'
+        >>> lra_run("listops", "csp", seed=1).command
+        'permix lra listops --model csp --scale small --seed 1'
     """
     values, overrides = lra_recipe(task, model, scale, seed), tuple(overrides)
     if smoke:
