@@ -5,8 +5,7 @@
 keys `COLUMNS`, and `plot(rows, path)` draws them.
 
 Example:
-
->>> from keras_permix.bench import layers
->>> list(layers.CASES)[:2]
-['32x256', '8x1024']
+    >>> from keras_permix.bench import layers
+    >>> list(layers.CASES)[:2]
+    ['32x256', '8x1024']
 """

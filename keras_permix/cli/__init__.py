@@ -27,14 +27,13 @@ def main(argv: list[str] | None = None) -> int:
         The exit code: 0, 1 if a check or an input failed, 2 for an error, 130 after Ctrl-C.
 
     Example:
-
-    >>> from keras_permix.cli import main
-    >>> main(["info", "cspvit/test"])
-    cspvit/test
-    ...
-    class                 CSPViT
-    ...
-    0
+        >>> from keras_permix.cli import main
+        >>> main(["info", "cspvit/test"])
+        cspvit/test
+        ...
+        class                 CSPViT
+        ...
+        0
     """
     argv = sys.argv[1:] if argv is None else argv
     try:

@@ -39,11 +39,10 @@ def task_of(model: Model) -> Task:
         ValueError: if its class has no task.
 
     Example:
-
-    >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.zoo import CSPViT
-    >>> task_of(CSPViT.from_preset("test")).name
-    'image_classification'
+        >>> from keras_permix.tasks import task_of
+        >>> from keras_permix.zoo import CSPViT
+        >>> task_of(CSPViT.from_preset("test")).name
+        'image_classification'
     """
     return TASKS[check_choice(f"{type(model).__name__}.task", model.task, TASKS)](model)
 

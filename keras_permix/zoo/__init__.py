@@ -1,33 +1,20 @@
 """Define models and load their presets."""
 
-from keras_permix.zoo.butterfly_vit import ButterflyViT
-from keras_permix.zoo.graphormer import Graphormer, SliceGraphormer
-from keras_permix.zoo.lra_transformer import LRATransformer
-from keras_permix.zoo.mega import CSPMEGA, MEGA
-from keras_permix.zoo.mlp_mixer import ButterflyMixer, MLPMixer, PatchOnlyMLPMixer
-from keras_permix.zoo.model import ZooModel
-from keras_permix.zoo.presets.names import PresetInfo, list_presets, preset_info
-from keras_permix.zoo.registry import MODELS
-from keras_permix.zoo.simpletron import SimpleTRON
-from keras_permix.zoo.vit import CSPViT, SliceViT, ViT
-
-__all__ = [
-    "ButterflyMixer",
-    "ButterflyViT",
-    "CSPMEGA",
-    "CSPViT",
-    "Graphormer",
-    "LRATransformer",
-    "MEGA",
-    "MLPMixer",
-    "MODELS",
-    "PatchOnlyMLPMixer",
-    "PresetInfo",
-    "SimpleTRON",
-    "SliceGraphormer",
-    "SliceViT",
-    "ViT",
-    "ZooModel",
-    "list_presets",
-    "preset_info",
-]
+from keras_permix.zoo.butterfly_vit import ButterflyViT as ButterflyViT
+from keras_permix.zoo.graphormer import Graphormer as Graphormer
+from keras_permix.zoo.graphormer import SliceGraphormer as SliceGraphormer
+from keras_permix.zoo.lra_transformer import LRATransformer as LRATransformer
+from keras_permix.zoo.mega import CSPMEGA as CSPMEGA
+from keras_permix.zoo.mega import MEGA as MEGA
+from keras_permix.zoo.mlp_mixer import ButterflyMixer as ButterflyMixer
+from keras_permix.zoo.mlp_mixer import MLPMixer as MLPMixer
+from keras_permix.zoo.mlp_mixer import PatchOnlyMLPMixer as PatchOnlyMLPMixer
+from keras_permix.zoo.model import ZooModel as ZooModel
+from keras_permix.zoo.presets.names import PresetInfo as PresetInfo
+from keras_permix.zoo.presets.names import list_presets as list_presets
+from keras_permix.zoo.presets.names import preset_info as preset_info
+from keras_permix.zoo.registry import MODELS as MODELS
+from keras_permix.zoo.simpletron import SimpleTRON as SimpleTRON
+from keras_permix.zoo.vit import CSPViT as CSPViT
+from keras_permix.zoo.vit import SliceViT as SliceViT
+from keras_permix.zoo.vit import ViT as ViT

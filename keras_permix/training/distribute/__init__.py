@@ -33,11 +33,10 @@ def distributed(kind: str | Distribution | None = "auto") -> Iterator[Distributi
         ConnectionError: if another process has ended.
 
     Example:
-
-    >>> from keras_permix.training.distribute import distributed
-    >>> with distributed("auto") as distribution:
-    ...     distribution.is_chief
-    True
+        >>> from keras_permix.training.distribute import distributed
+        >>> with distributed("auto") as distribution:
+        ...     distribution.is_chief
+        True
     """
     if isinstance(kind, Distribution):
         yield kind
