@@ -54,12 +54,11 @@ class PermixBackbone(Backbone):
         dtype: Dtype or dtype policy of every layer; ignored for a model. Defaults to the config's.
 
     Example:
-
-    >>> import keras_hub
-    >>> import keras_permix.hub
-    >>> backbone = keras_hub.models.Backbone.from_preset("cspvit/test")
-    >>> backbone.predict(np.zeros((2, 8, 8, 3), "uint8"), verbose=0).shape[0]
-    2
+        >>> import keras_hub
+        >>> import keras_permix.hub
+        >>> backbone = keras_hub.models.Backbone.from_preset("cspvit/test")
+        >>> backbone.predict(np.zeros((2, 8, 8, 3), "uint8"), verbose=0).shape[0]
+        2
     """
 
     def __init__(self, model: Model | dict[str, Any], dtype: DType = None, **kwargs: Any) -> None:
@@ -122,12 +121,11 @@ class PermixImageClassifier(ImageClassifier):
         ValueError: for any other backbone or argument.
 
     Example:
-
-    >>> import keras_hub
-    >>> import keras_permix.hub
-    >>> model = keras_hub.models.ImageClassifier.from_preset("cspvit/test", num_classes=5)
-    >>> model.predict(np.zeros((2, 8, 8, 3), "uint8"), verbose=0).shape
-    (2, 5)
+        >>> import keras_hub
+        >>> import keras_permix.hub
+        >>> model = keras_hub.models.ImageClassifier.from_preset("cspvit/test", num_classes=5)
+        >>> model.predict(np.zeros((2, 8, 8, 3), "uint8"), verbose=0).shape
+        (2, 5)
     """
 
     backbone_cls = PermixBackbone

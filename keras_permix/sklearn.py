@@ -35,13 +35,12 @@ def classifier(X: Any, y: Any, preset: StrPath, optimizer: Any = "adam", **chang
             images.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.sklearn import classifier
-    >>> images, labels = np.zeros((6, 8, 8, 3)), np.array([0, 1, 2, 0, 1, 2])
-    >>> model = classifier(images.reshape(6, -1), np.eye(3)[labels], "cspvit/test")
-    >>> model.input_shape, model.output_shape
-    ((None, 192), (None, 3))
+        >>> import numpy as np
+        >>> from keras_permix.sklearn import classifier
+        >>> images, labels = np.zeros((6, 8, 8, 3)), np.array([0, 1, 2, 0, 1, 2])
+        >>> model = classifier(images.reshape(6, -1), np.eye(3)[labels], "cspvit/test")
+        >>> model.input_shape, model.output_shape
+        ((None, 192), (None, 3))
     """
     model: Any = ZooModel.from_preset(preset, num_classes=np.shape(y)[1], **changes)
     if model.task != "image_classification":

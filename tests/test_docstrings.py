@@ -61,7 +61,8 @@ def sections(node):
         found = list(statements(function))
         if arguments - {"self"}:
             yield "Args:"
-            if any(isinstance(part, ast.Return) and part.value for part in found):
+            returns = any(isinstance(part, ast.Return) and part.value for part in found)
+            if returns and getattr(function.returns, "id", "") not in CLASSES:
                 yield "Returns:"
         if any(isinstance(part, ast.Raise) and part.exc for part in found):
             yield "Raises:"
@@ -117,6 +118,6 @@ def test_examples_are_doctests():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 text = ast.get_docstring(node) or ""
-                if text.count("Example:") != text.count("\nExample:\n\n>>> "):
+                if text.count("Example:") != text.count("\nExample:\n    >>> "):
                     wrong.append((name, node.name))
     assert wrong == []

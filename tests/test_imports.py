@@ -8,7 +8,7 @@ import sys
 import keras
 import pytest
 
-from tests.harness import BACKENDS, ROOT
+from tests.harness import BACKENDS, ROOT, exported
 
 # Packages that are hidden when another backend runs. (jaxlib and flax come only with jax.)
 PACKAGES = {
@@ -94,7 +94,6 @@ def test_import_is_fast_and_loads_no_other_backend(tmp_path):
 
 
 PUBLIC = {
-    "keras_permix": ["__version__", "distill", "layers", "ops", "swap_mixer", "zoo"],
     "keras_permix.layers": [
         "BlockDense",
         "ButterflyAttention",
@@ -153,14 +152,13 @@ PUBLIC = {
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_names(name):
-    module = importlib.import_module(name)
-    assert sorted(module.__all__) == sorted(PUBLIC[name])
-    for public in module.__all__:
-        assert getattr(module, public) is not None
+    assert exported(importlib.import_module(name)) == sorted(PUBLIC[name])
 
 
 @pytest.mark.once
 def test_dir_lists_public_names():
     import keras_permix
 
-    assert dir(keras_permix) == ["__version__", "distill", "layers", "ops", "swap_mixer", "zoo"]
+    names = ["__version__", "distill", "layers", "ops", "swap_mixer", "zoo"]
+    assert dir(keras_permix) == keras_permix.__all__ == names
+    assert all(hasattr(keras_permix, name) for name in names)

@@ -32,12 +32,11 @@ def influence_map(layer: Layer, tokens: Tensor, epsilon: float = 1e-3, seed: int
             which are too coarse for the step.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import influence_map
-    >>> tokens = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
-    >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
-    [0.0, 1.0, 0.0, 0.0]
+        >>> import numpy as np
+        >>> from keras_permix.analysis import influence_map
+        >>> tokens = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
+        >>> influence_map(keras.layers.Identity(), tokens).round(2).tolist()[1]
+        [0.0, 1.0, 0.0, 0.0]
     """
     return influences(layer, tokens, epsilon, seed).mean(axis=0)
 
@@ -79,14 +78,13 @@ def plot_influence_map(ax: Any, matrix: np.ndarray) -> None:
         matrix: The result of `influence_map`.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import plot_influence_map
-    >>> from matplotlib.figure import Figure
-    >>> ax = Figure().subplots()
-    >>> plot_influence_map(ax, np.array([[1.0, 0.5], [0.25, 1.0]]))
-    >>> float(ax.images[0].norm.vmax)
-    0.5
+        >>> import numpy as np
+        >>> from keras_permix.analysis import plot_influence_map
+        >>> from matplotlib.figure import Figure
+        >>> ax = Figure().subplots()
+        >>> plot_influence_map(ax, np.array([[1.0, 0.5], [0.25, 1.0]]))
+        >>> float(ax.images[0].norm.vmax)
+        0.5
     """
     among_others = np.max(matrix * (1 - np.eye(*matrix.shape)))
     ax.imshow(matrix, cmap="magma_r", vmin=0, vmax=among_others or None)

@@ -30,12 +30,11 @@ class Inside(NamedTuple):
         missing: List of sentences about parts of the model that the maps do not show.
 
     Example:
-
-    >>> from keras_permix.analysis import look_inside
-    >>> from keras_permix.zoo import CSPViT
-    >>> inside = look_inside(CSPViT.from_preset("test"))
-    >>> [one.kind for one in inside.maps], inside.missing
-    (['permutation', 'permutation'], [])
+        >>> from keras_permix.analysis import look_inside
+        >>> from keras_permix.zoo import CSPViT
+        >>> inside = look_inside(CSPViT.from_preset("test"))
+        >>> [one.kind for one in inside.maps], inside.missing
+        (['permutation', 'permutation'], [])
     """
 
     maps: list[MixingMap]
@@ -56,9 +55,6 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
         picture: Path of an image file to write, such as "inside.png", which shows the result.
             Requires Matplotlib (extra `train`).
 
-    Returns:
-        An `Inside`.
-
     Raises:
         ImportError: for a `picture` if Matplotlib is not installed.
         TypeError: for a model outside the zoo; use `mixing_maps`.
@@ -66,12 +62,11 @@ def look_inside(model: Model, inputs: Any = None, picture: StrPath | None = None
             `mixing_maps`.
 
     Example:
-
-    >>> from keras_permix.analysis import look_inside
-    >>> from keras_permix.zoo import ViT
-    >>> inside = look_inside(ViT.from_preset("test"))
-    >>> len(inside.maps), inside.rollout.shape, inside.spectra.shape, inside.residuals.shape
-    (2, (16, 16), (2, 8), (2,))
+        >>> from keras_permix.analysis import look_inside
+        >>> from keras_permix.zoo import ViT
+        >>> inside = look_inside(ViT.from_preset("test"))
+        >>> len(inside.maps), inside.rollout.shape, inside.spectra.shape, inside.residuals.shape
+        (2, (16, 16), (2, 8), (2,))
 
     Reference: Rollout: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020;
     spectra and residuals: Yuan & Xu, "Channel-wise Sample Permutation", 2024.
@@ -113,12 +108,11 @@ def rollout(maps: list[MixingMap]) -> np.ndarray:
         A float64 array `(tokens, tokens)` with rows that sum to 1.
 
     Example:
-
-    >>> from keras_permix.analysis import mixing_maps, rollout
-    >>> from keras_permix.zoo import ViT
-    >>> model = ViT.from_preset("test")
-    >>> rollout(mixing_maps(model, model.make_inputs(0, 2))).shape
-    (16, 16)
+        >>> from keras_permix.analysis import mixing_maps, rollout
+        >>> from keras_permix.zoo import ViT
+        >>> model = ViT.from_preset("test")
+        >>> rollout(mixing_maps(model, model.make_inputs(0, 2))).shape
+        (16, 16)
 
     Reference: Abnar & Zuidema, "Quantifying Attention Flow in Transformers", 2020.
     """

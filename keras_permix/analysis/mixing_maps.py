@@ -36,13 +36,12 @@ class MixingMap(NamedTuple):
         mask: Booleans `(batch, tokens)`, True at real tokens, or `None`.
 
     Example:
-
-    >>> from keras_permix.analysis import mixing_maps
-    >>> from keras_permix.zoo import ViT
-    >>> model = ViT.from_preset("test")
-    >>> first, second = mixing_maps(model, model.make_inputs(0, 2))
-    >>> second.name, second.kind, second.map.shape, second.mask
-    ('block_1/mixer', 'attention', (16, 16), None)
+        >>> from keras_permix.analysis import mixing_maps
+        >>> from keras_permix.zoo import ViT
+        >>> model = ViT.from_preset("test")
+        >>> first, second = mixing_maps(model, model.make_inputs(0, 2))
+        >>> second.name, second.kind, second.map.shape, second.mask
+        ('block_1/mixer', 'attention', (16, 16), None)
     """
 
     name: str
@@ -77,13 +76,12 @@ def mixing_maps(model: Model, inputs: Any) -> list[MixingMap]:
         ValueError: for attention over some of the tokens, or if a map is measured in 16 bits.
 
     Example:
-
-    >>> from keras_permix.analysis import mixing_maps
-    >>> from keras_permix.zoo import CSPViT
-    >>> model = CSPViT.from_preset("test")
-    >>> maps = mixing_maps(model, model.make_inputs(0, 2))
-    >>> [(one.name, one.kind, one.map.shape) for one in maps]
-    [('block_0/mixer', 'permutation', (16, 16)), ('block_1/mixer', 'permutation', (16, 16))]
+        >>> from keras_permix.analysis import mixing_maps
+        >>> from keras_permix.zoo import CSPViT
+        >>> model = CSPViT.from_preset("test")
+        >>> maps = mixing_maps(model, model.make_inputs(0, 2))
+        >>> [(one.name, one.kind, one.map.shape) for one in maps]
+        [('block_0/mixer', 'permutation', (16, 16)), ('block_1/mixer', 'permutation', (16, 16))]
     """
     if not model.built:
         model(inputs, training=False)  # Layers may be made, and are called to build the model.

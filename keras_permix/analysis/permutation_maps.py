@@ -33,15 +33,14 @@ def permutation_maps(
             `CausalCSP`.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import permutation_maps
-    >>> from keras_permix.layers import CSP
-    >>> tokens = np.random.default_rng(0).normal(size=(1, 8, 4)).astype("float32")
-    >>> layer = CSP()
-    >>> layer.build(tokens.shape)
-    >>> float(permutation_maps(layer, tokens).sum(axis=-1).min())
-    1.0
+        >>> import numpy as np
+        >>> from keras_permix.analysis import permutation_maps
+        >>> from keras_permix.layers import CSP
+        >>> tokens = np.random.default_rng(0).normal(size=(1, 8, 4)).astype("float32")
+        >>> layer = CSP()
+        >>> layer.build(tokens.shape)
+        >>> float(permutation_maps(layer, tokens).sum(axis=-1).min())
+        1.0
 
     Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Figure 3.
     """
@@ -75,14 +74,13 @@ def plot_permutation_maps(axes: Any, maps: np.ndarray) -> None:
         maps: Permutation matrices `(maps, tokens, tokens)`.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import plot_permutation_maps
-    >>> from matplotlib.figure import Figure
-    >>> axes = Figure().subplots(1, 2)
-    >>> plot_permutation_maps(axes, np.eye(3)[[[0, 1, 2], [1, 2, 0]]])
-    >>> axes[1].collections[0].get_offsets().tolist()
-    [[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]]
+        >>> import numpy as np
+        >>> from keras_permix.analysis import plot_permutation_maps
+        >>> from matplotlib.figure import Figure
+        >>> axes = Figure().subplots(1, 2)
+        >>> plot_permutation_maps(axes, np.eye(3)[[[0, 1, 2], [1, 2, 0]]])
+        >>> axes[1].collections[0].get_offsets().tolist()
+        [[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]]
     """
     for ax, matrix in zip(axes, maps, strict=True):
         rows, columns = np.nonzero(matrix)

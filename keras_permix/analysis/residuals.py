@@ -25,17 +25,13 @@ def rank_residual(tokens: Tensor) -> np.ndarray:
         ValueError: for a wrong shape.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.analysis import rank_residual
+        >>> rank_residual(np.array([[[1.0, 5.0], [3.0, 5.0]]])).tolist()
+        [[[-1.0, 0.0], [1.0, 0.0]]]
 
-    >>> import numpy as np
-    >>> from keras_permix.analysis import rank_residual
-    >>> rank_residual(np.array([[[1.0, 5.0], [3.0, 5.0]]])).tolist()
-    [[[-1.0, 0.0], [1.0, 0.0]]]
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, Theorem 1.
-        Dong et al., "Attention is Not All You Need: Pure Attention Loses Rank Doubly Exponentially
-        with Depth", 2021, arXiv:2103.03404.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, Theorem 1. Dong
+    et al., "Attention is Not All You Need", 2021, arXiv:2103.03404.
     """
     tokens = as_tokens(tokens)
     return tokens - tokens.mean(axis=1, keepdims=True)
@@ -57,11 +53,10 @@ def token_norm(tokens: Tensor) -> np.ndarray:
         ValueError: for a wrong shape.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import token_norm
-    >>> token_norm(np.array([[[1.0, -1.0], [3.0, 5.0]]])).round(6).tolist()
-    [6.928203]
+        >>> import numpy as np
+        >>> from keras_permix.analysis import token_norm
+        >>> token_norm(np.array([[[1.0, -1.0], [3.0, 5.0]]])).round(6).tolist()
+        [6.928203]
 
     Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
@@ -79,15 +74,14 @@ def plot_rank_residual(ax: Any, token_maps: Iterable[Tensor], **line: Any) -> No
         **line: Arguments of `ax.plot`, such as `label`.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import plot_rank_residual
-    >>> from matplotlib.figure import Figure
-    >>> opposite, alike = np.array([[[1.0], [-1.0]]]), np.array([[[1.0], [1.0]]])
-    >>> ax = Figure().subplots()
-    >>> plot_rank_residual(ax, [opposite, alike], label="attention")
-    >>> ax.lines[0].get_ydata().tolist()
-    [1.0, 0.0]
+        >>> import numpy as np
+        >>> from keras_permix.analysis import plot_rank_residual
+        >>> from matplotlib.figure import Figure
+        >>> opposite, alike = np.array([[[1.0], [-1.0]]]), np.array([[[1.0], [1.0]]])
+        >>> ax = Figure().subplots()
+        >>> plot_rank_residual(ax, [opposite, alike], label="attention")
+        >>> ax.lines[0].get_ydata().tolist()
+        [1.0, 0.0]
     """
     shares = [np.mean(token_norm(rank_residual(x)) / token_norm(x)) for x in token_maps]
     ax.plot(range(len(shares)), shares, **{"marker": "o", "markersize": 3, **line})
@@ -124,12 +118,11 @@ def residual_bound(tokens: Tensor, kernels: Iterable[Tensor], lipschitz: float =
         ValueError: for a kernel that is not `(channels, channels)`, or tokens of a wrong shape.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import residual_bound
-    >>> tokens = np.array([[[1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]]])
-    >>> (residual_bound(tokens, [np.eye(4), 2 * np.eye(4)]) / 2**0.5).round(6).tolist()
-    [[1.0], [2.0], [16.0]]
+        >>> import numpy as np
+        >>> from keras_permix.analysis import residual_bound
+        >>> tokens = np.array([[[1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]]])
+        >>> (residual_bound(tokens, [np.eye(4), 2 * np.eye(4)]) / 2**0.5).round(6).tolist()
+        [[1.0], [2.0], [16.0]]
 
     Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, Theorem 1.
     """
@@ -158,15 +151,15 @@ def plot_residual_bound(
         **line: Arguments of `ax.plot`, such as `label`.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import plot_residual_bound, residual_bound
-    >>> from matplotlib.figure import Figure
-    >>> tokens = np.array([[[1.0, 0.0], [-1.0, 0.0]]])
-    >>> ax = Figure().subplots()
-    >>> plot_residual_bound(ax, [tokens, -tokens], residual_bound(tokens, [np.eye(2)]), label="CSP")
-    >>> [line.get_label() for line in ax.lines]
-    ['CSP', 'bound of Theorem 1']
+        >>> import numpy as np
+        >>> from keras_permix.analysis import plot_residual_bound, residual_bound
+        >>> from matplotlib.figure import Figure
+        >>> tokens = np.array([[[1.0, 0.0], [-1.0, 0.0]]])
+        >>> ax = Figure().subplots()
+        >>> bound = residual_bound(tokens, [np.eye(2)])
+        >>> plot_residual_bound(ax, [tokens, -tokens], bound, label="CSP")
+        >>> [line.get_label() for line in ax.lines]
+        ['CSP', 'bound of Theorem 1']
     """
     norms = [np.mean(token_norm(rank_residual(tokens))) for tokens in token_maps]
     (drawn,) = ax.plot(range(len(norms)), norms, **{"marker": "o", "markersize": 3, **line})
@@ -188,11 +181,10 @@ def singular_spectrum(tokens: Tensor) -> np.ndarray:
         ValueError: for a wrong shape.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import singular_spectrum
-    >>> singular_spectrum(np.array([[[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])).tolist()
-    [[4.0, 3.0]]
+        >>> import numpy as np
+        >>> from keras_permix.analysis import singular_spectrum
+        >>> singular_spectrum(np.array([[[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]])).tolist()
+        [[4.0, 3.0]]
 
     Reference: Yuan & Xu, "Sliceformer", 2023, and "Channel-wise Sample Permutation", 2024, which
     compare mixers by these spectra.
@@ -209,14 +201,13 @@ def plot_singular_spectrum(ax: Any, tokens: Tensor, **line: Any) -> None:
         **line: Arguments of `ax.plot`, such as `label`.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.analysis import plot_singular_spectrum
-    >>> from matplotlib.figure import Figure
-    >>> ax = Figure().subplots()
-    >>> plot_singular_spectrum(ax, np.array([[[3.0, 0.0], [0.0, 4.0]]]), label="CSP")
-    >>> ax.lines[0].get_ydata().tolist()
-    [1.0, 0.75]
+        >>> import numpy as np
+        >>> from keras_permix.analysis import plot_singular_spectrum
+        >>> from matplotlib.figure import Figure
+        >>> ax = Figure().subplots()
+        >>> plot_singular_spectrum(ax, np.array([[[3.0, 0.0], [0.0, 4.0]]]), label="CSP")
+        >>> ax.lines[0].get_ydata().tolist()
+        [1.0, 0.75]
     """
     spectra = singular_spectrum(tokens)
     mean = np.mean(spectra / spectra[:, :1], axis=0)

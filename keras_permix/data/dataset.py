@@ -27,13 +27,13 @@ class Dataset:
         validation: Tuple like `train`, for model selection. `None`: `test` is scored instead.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data import Dataset
-    >>> images, labels = np.zeros((8, 28, 28, 1), "uint8"), np.arange(8) % 2
-    >>> pets = Dataset("pets", (images[:6], labels[:6]), (images[6:], labels[6:]), ("cat", "dog"))
-    >>> len(pets.train[0]), pets.validation
-    (6, None)
+        >>> import numpy as np
+        >>> from keras_permix.data import Dataset
+        >>> images, labels = np.zeros((8, 28, 28, 1), "uint8"), np.arange(8) % 2
+        >>> parts = (images[:6], labels[:6]), (images[6:], labels[6:])
+        >>> pets = Dataset("pets", *parts, ("cat", "dog"))
+        >>> len(pets.train[0]), pets.validation
+        (6, None)
     """
 
     name: str

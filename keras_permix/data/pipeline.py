@@ -61,13 +61,12 @@ class Pipeline(keras.utils.PyDataset):
             than shards.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data import Pipeline
-    >>> x = np.zeros((100, 32, 32, 3), "uint8")
-    >>> batches = Pipeline(x, np.zeros(100), batch_size=32, num_classes=10, shuffle=True)
-    >>> batches[0][0].shape
-    (32, 32, 32, 3)
+        >>> import numpy as np
+        >>> from keras_permix.data import Pipeline
+        >>> x = np.zeros((100, 32, 32, 3), "uint8")
+        >>> batches = Pipeline(x, np.zeros(100), batch_size=32, num_classes=10, shuffle=True)
+        >>> batches[0][0].shape
+        (32, 32, 32, 3)
     """
 
     def __init__(

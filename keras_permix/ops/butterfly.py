@@ -28,14 +28,11 @@ def butterfly_stages(size: int, block: int) -> int:
             it.
 
     Example:
+        >>> from keras_permix.ops import butterfly_stages
+        >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
+        (2, 3, 2)
 
-    >>> from keras_permix.ops import butterfly_stages
-    >>> butterfly_stages(64, 8), butterfly_stages(125, 5), butterfly_stages(8, 4)
-    (2, 3, 2)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
     size, block = check_block(size, block)
     count = 0
@@ -101,16 +98,13 @@ def butterfly_permute(
             a stage whose blocks do not fill it.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import butterfly_permute
+        >>> x = keras.ops.arange(8)
+        >>> keras.ops.convert_to_numpy(butterfly_permute(x, 4, 1, axis=0)).tolist()
+        [0, 2, 4, 6, 1, 3, 5, 7]
 
-    >>> import keras
-    >>> from keras_permix.ops import butterfly_permute
-    >>> x = keras.ops.arange(8)
-    >>> keras.ops.convert_to_numpy(butterfly_permute(x, 4, 1, axis=0)).tolist()
-    [0, 2, 4, 6, 1, 3, 5, 7]
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
     x, options = _options(x, block, stage, axis, cyclic, implementation)
     return dispatch("butterfly_permute", butterfly_permute_reference, x, **options)
@@ -140,16 +134,13 @@ def butterfly_unpermute(
         ValueError: as `butterfly_permute`.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import butterfly_unpermute
+        >>> x = keras.ops.array([0, 2, 4, 6, 1, 3, 5, 7])
+        >>> keras.ops.convert_to_numpy(butterfly_unpermute(x, 4, 1, axis=0)).tolist()
+        [0, 1, 2, 3, 4, 5, 6, 7]
 
-    >>> import keras
-    >>> from keras_permix.ops import butterfly_unpermute
-    >>> x = keras.ops.array([0, 2, 4, 6, 1, 3, 5, 7])
-    >>> keras.ops.convert_to_numpy(butterfly_unpermute(x, 4, 1, axis=0)).tolist()
-    [0, 1, 2, 3, 4, 5, 6, 7]
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
     x, options = _options(x, block, stage, axis, cyclic, implementation)
     return dispatch("butterfly_unpermute", butterfly_unpermute_reference, x, **options)

@@ -35,16 +35,13 @@ def channel_shift(
         TypeError: for steps that are not integers.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import channel_shift
+        >>> x = keras.ops.reshape(keras.ops.arange(6), (1, 3, 2))
+        >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
+        [[0, 5], [2, 1], [4, 3]]
 
-    >>> import keras
-    >>> from keras_permix.ops import channel_shift
-    >>> x = keras.ops.reshape(keras.ops.arange(6), (1, 3, 2))
-    >>> keras.ops.convert_to_numpy(channel_shift(x, (0, 1)))[0].tolist()
-    [[0, 5], [2, 1], [4, 3]]
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, equation (3).
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, equation (3).
     """
     x = check_tokens(x)
     steps = check_steps(steps, x.shape[2])

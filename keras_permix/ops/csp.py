@@ -7,7 +7,7 @@ from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.group_sort import sort_groups
 from keras_permix.ops.reference.packing import pack, shift_table, take_tokens, unpack
 from keras_permix.ops.shift_steps import Steps, check_steps
-from keras_permix.utils.checks import check_align
+from keras_permix.utils.checks import ALIGNMENTS, check_choice
 
 
 @op
@@ -46,16 +46,13 @@ def csp(
         TypeError: for steps that are not integers.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import csp
+        >>> x = keras.ops.reshape(keras.ops.array([1.0, 4.0, 3.0, 2.0]), (1, 4, 1))
+        >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
+        [1.0, 2.0, 3.0, 4.0]
 
-    >>> import keras
-    >>> from keras_permix.ops import csp
-    >>> x = keras.ops.reshape(keras.ops.array([1.0, 4.0, 3.0, 2.0]), (1, 4, 1))
-    >>> keras.ops.convert_to_numpy(csp(x, (1,), 2)).ravel().tolist()
-    [1.0, 2.0, 3.0, 4.0]
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, equations (4) and (5).
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, equations 4–5.
     """
     x = check_tokens(x)
     steps = check_steps(steps, x.shape[2])
@@ -65,7 +62,7 @@ def csp(
         csp_reference,
         x,
         mask=check_mask(mask, x),
-        plan=Plan(steps, group_size, check_align(align) == "reference"),
+        plan=Plan(steps, group_size, check_choice("align", align, ALIGNMENTS) == "reference"),
         implementation=implementation,
         steps=steps,
         group_size=group_size,

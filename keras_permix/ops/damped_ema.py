@@ -63,18 +63,16 @@ def damped_ema(
             or an implementation that does not support the call.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import damped_ema
+        >>> x = keras.ops.reshape(keras.ops.array([1.0, 0.0, 0.0]), (1, 3, 1))
+        >>> zero, one = keras.ops.zeros((1, 1)), keras.ops.ones((1, 1))
+        >>> y = damped_ema(x, zero, zero, one, one, keras.ops.zeros(1))  # p = 1/2, q = 3/4
+        >>> keras.ops.convert_to_numpy(y).ravel().tolist()
+        [0.5, 0.375, 0.28125]
 
-    >>> import keras
-    >>> from keras_permix.ops import damped_ema
-    >>> x = keras.ops.reshape(keras.ops.array([1.0, 0.0, 0.0]), (1, 3, 1))
-    >>> zero, one = keras.ops.zeros((1, 1)), keras.ops.ones((1, 1))
-    >>> y = damped_ema(x, zero, zero, one, one, keras.ops.zeros(1))  # p = 1/2, q = 3/4
-    >>> keras.ops.convert_to_numpy(y).ravel().tolist()
-    [0.5, 0.375, 0.28125]
-
-    Reference:
-        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655, section
-        3.1. The factor 1 / sqrt(dim) and the sum of both directions follow the released code.
+    Reference: Ma et al., "Mega", 2022, arXiv:2209.10655, section 3.1. The factor 1 / sqrt(dim) and
+    the sum of both directions follow the released code.
     """
     x = check_tokens(x)
     check_floating(x)

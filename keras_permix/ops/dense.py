@@ -26,12 +26,11 @@ def dense(
             call.
 
     Example:
-
-    >>> import keras
-    >>> from keras_permix.ops import dense
-    >>> x, kernel = keras.ops.array([[1.0, 2.0]]), keras.ops.array([[3.0], [4.0]])
-    >>> keras.ops.convert_to_numpy(dense(x, kernel, keras.ops.array([5.0]))).tolist()
-    [[16.0]]
+        >>> import keras
+        >>> from keras_permix.ops import dense
+        >>> x, kernel = keras.ops.array([[1.0, 2.0]]), keras.ops.array([[3.0], [4.0]])
+        >>> keras.ops.convert_to_numpy(dense(x, kernel, keras.ops.array([5.0]))).tolist()
+        [[16.0]]
     """
     x, kernel = as_tensor(x), as_tensor(kernel)
     bias = None if bias is None else as_tensor(bias)

@@ -7,7 +7,7 @@ from keras_permix.ops.backend.plan import Plan
 from keras_permix.ops.dispatch.checks import check_groups, check_mask, check_tokens
 from keras_permix.ops.dispatch.dispatch import dispatch, op
 from keras_permix.ops.reference.packing import cut, join, pack, sorting_order, token_range, unpack
-from keras_permix.utils.checks import check_align
+from keras_permix.utils.checks import ALIGNMENTS, check_choice
 
 
 @op
@@ -46,16 +46,13 @@ def group_sort(
             support the call.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import group_sort
+        >>> x = keras.ops.reshape(keras.ops.array([2.0, 1.0, 3.0, 0.0]), (1, 4, 1))
+        >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
+        [1.0, 2.0, 0.0, 3.0]
 
-    >>> import keras
-    >>> from keras_permix.ops import group_sort
-    >>> x = keras.ops.reshape(keras.ops.array([2.0, 1.0, 3.0, 0.0]), (1, 4, 1))
-    >>> keras.ops.convert_to_numpy(group_sort(x, 2)).ravel().tolist()
-    [1.0, 2.0, 0.0, 3.0]
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, equations (4) and (5).
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, equations 4–5.
     """
     x = check_tokens(x)
     x, group_size = check_groups(x, group_size, ragged)
@@ -64,7 +61,7 @@ def group_sort(
         group_sort_reference,
         x,
         mask=check_mask(mask, x),
-        plan=Plan(None, group_size, check_align(align) == "reference"),
+        plan=Plan(None, group_size, check_choice("align", align, ALIGNMENTS) == "reference"),
         implementation=implementation,
         group_size=group_size,
         align=align,

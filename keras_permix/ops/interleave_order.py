@@ -34,14 +34,12 @@ def interleave_order(
             the channels.
 
     Example:
+        >>> from keras_permix.ops import interleave_order
+        >>> interleave_order("interleave_haar", 4, layer_index=1, num_layers=2).tolist()
+        [False, False, True, True]
 
-    >>> from keras_permix.ops import interleave_order
-    >>> interleave_order("interleave_haar", 4, layer_index=1, num_layers=2).tolist()
-    [False, False, True, True]
-
-    Reference:
-        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
-        Discriminative Tasks", 2023, arXiv:2310.17683, equations (5) and (6), and its released code.
+    Reference: Yuan & Xu, "Sliceformer", 2023, arXiv:2310.17683, equations (5) and (6), and its
+    released code.
     """
     check_choice("kind", kind, KINDS)
     check_layer_index(layer_index, num_layers)

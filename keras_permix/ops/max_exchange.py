@@ -28,16 +28,13 @@ def max_exchange(x: Tensor, *, mask: Mask = None, implementation: str | None = N
         ValueError: for a wrong shape, or an implementation that does not support the call.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import max_exchange
+        >>> x = keras.ops.reshape(keras.ops.array([1.0, 2.0, 5.0]), (1, 3, 1))
+        >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
+        [5.0, 2.0, 1.0]
 
-    >>> import keras
-    >>> from keras_permix.ops import max_exchange
-    >>> x = keras.ops.reshape(keras.ops.array([1.0, 2.0, 5.0]), (1, 3, 1))
-    >>> keras.ops.convert_to_numpy(max_exchange(x)).ravel().tolist()
-    [5.0, 2.0, 1.0]
-
-    Reference:
-        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
-        Discriminative Tasks", 2023, arXiv:2310.17683.
+    Reference: Yuan & Xu, "Sliceformer", 2023, arXiv:2310.17683.
     """
     x = check_tokens(x)
     mask = check_mask(mask, x)

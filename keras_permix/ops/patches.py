@@ -30,16 +30,13 @@ def patchify(images: Tensor, size: int, *, implementation: str | None = None) ->
         ValueError: for a wrong shape, or a size that does not divide height and width.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import patchify
+        >>> images = keras.ops.reshape(keras.ops.arange(8), (1, 2, 4, 1))
+        >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
+        [[0, 1, 4, 5], [2, 3, 6, 7]]
 
-    >>> import keras
-    >>> from keras_permix.ops import patchify
-    >>> images = keras.ops.reshape(keras.ops.arange(8), (1, 2, 4, 1))
-    >>> keras.ops.convert_to_numpy(patchify(images, 2))[0].tolist()
-    [[0, 1, 4, 5], [2, 3, 6, 7]]
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
     images = check_axes(images, "images", ("batch", "height", "width", "channels"))
     batch, height, width, channels = images.shape
@@ -79,16 +76,13 @@ def unpatchify(
         ValueError: for a wrong shape, or a size that does not divide height and width.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import unpatchify
+        >>> patches = keras.ops.array([[[0, 1, 4, 5], [2, 3, 6, 7]]])
+        >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
+        [[0, 1, 2, 3], [4, 5, 6, 7]]
 
-    >>> import keras
-    >>> from keras_permix.ops import unpatchify
-    >>> patches = keras.ops.array([[[0, 1, 4, 5], [2, 3, 6, 7]]])
-    >>> keras.ops.convert_to_numpy(unpatchify(patches, 2, 2, 4))[0, ..., 0].tolist()
-    [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
     patches = check_axes(patches, "patches", ("batch", "patches", "features"))
     height, width = (

@@ -40,18 +40,15 @@ class ShiftSchedule:
         ValueError: for an unknown name, a size below 1, or a layer outside the model.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix import ops
+        >>> schedule = ops.ShiftSchedule("linear", channels=4)
+        >>> schedule.at(8), schedule.at(4)
+        ((0, 2, 4, 6), (0, 1, 2, 3))
+        >>> tuple(ops.csp(np.ones((1, 8, 4), "float32"), schedule, 2).shape)
+        (1, 8, 4)
 
-    >>> import numpy as np
-    >>> from keras_permix import ops
-    >>> schedule = ops.ShiftSchedule("linear", channels=4)
-    >>> schedule.at(8), schedule.at(4)
-    ((0, 2, 4, 6), (0, 1, 2, 3))
-    >>> tuple(ops.csp(np.ones((1, 8, 4), "float32"), schedule, 2).shape)
-    (1, 8, 4)
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, section 3.2.2.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, section 3.2.2.
     """
 
     name: str
@@ -240,15 +237,12 @@ def shift_steps(
             of integers, or "grid" with a non-square number of tokens.
 
     Example:
+        >>> from keras_permix.ops import shift_steps
+        >>> shift_steps("linear", tokens=8, channels=4).tolist()
+        [0, 2, 4, 6]
 
-    >>> from keras_permix.ops import shift_steps
-    >>> shift_steps("linear", tokens=8, channels=4).tolist()
-    [0, 2, 4, 6]
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, section 3.2.2. The last three schedules are extensions of this
-        package.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, section 3.2.2.
+    The last three schedules extend the paper.
     """
     tokens = check_integer("tokens", tokens)
     options = {"layer_index": layer_index, "num_layers": num_layers, "group_size": group_size}

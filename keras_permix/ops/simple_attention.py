@@ -53,18 +53,15 @@ def simple_attention(
         ValueError: for wrong shapes, integers, different dtypes, or an unknown `scale`.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import simple_attention
+        >>> x = keras.ops.ones((1, 4, 2, 3))
+        >>> keras.ops.convert_to_numpy(simple_attention(x, x, x))[0, :, 0, 0].tolist()
+        [6.0, 6.0, 6.0, 6.0]
+        >>> keras.ops.convert_to_numpy(simple_attention(x, x, x, causal=True))[0, :, 0, 0].tolist()
+        [3.0, 4.242640495300293, 5.196152210235596, 6.0]
 
-    >>> import keras
-    >>> from keras_permix.ops import simple_attention
-    >>> x = keras.ops.ones((1, 4, 2, 3))
-    >>> keras.ops.convert_to_numpy(simple_attention(x, x, x))[0, :, 0, 0].tolist()
-    [6.0, 6.0, 6.0, 6.0]
-    >>> keras.ops.convert_to_numpy(simple_attention(x, x, x, causal=True))[0, :, 0, 0].tolist()
-    [3.0, 4.242640495300293, 5.196152210235596, 6.0]
-
-    Reference:
-        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
-        arXiv:2111.15588.
+    Reference: Yorsh et al., "SimpleTRON", 2022, arXiv:2111.15588.
     """
     query, key, value = map(as_tensor, (query, key, value))
     shapes = [tuple(x.shape) for x in (query, key, value)]

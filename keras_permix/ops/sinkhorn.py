@@ -41,16 +41,13 @@ def sinkhorn(
             not positive.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import sinkhorn
+        >>> scores = keras.ops.convert_to_tensor([[1.0, 2.0], [2.0, 4.0]])
+        >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(1).tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
 
-    >>> import keras
-    >>> from keras_permix.ops import sinkhorn
-    >>> scores = keras.ops.convert_to_tensor([[1.0, 2.0], [2.0, 4.0]])
-    >>> keras.ops.convert_to_numpy(sinkhorn(scores, 50, 0.1)).round(1).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, equation (8).
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, equation (8).
     """
     scores = as_tensor(scores)
     shape = tuple(scores.shape)

@@ -60,22 +60,19 @@ def sinkhorn_csp(
         TypeError: for steps that are not integers.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import sinkhorn_csp
+        >>> x = keras.ops.convert_to_tensor([[[1.0, 7.0], [3.0, 5.0]]])
+        >>> for temperature in (100.0, 1.0, 0.01):
+        ...     soft = sinkhorn_csp(x, (0, 0), 2, temperature=temperature)
+        ...     values = keras.ops.convert_to_numpy(soft)[0, :, 1].astype("float64")
+        ...     print(values.round(2).tolist())
+        [5.99, 6.01]
+        [5.24, 6.76]
+        [5.0, 7.0]
 
-    >>> import keras
-    >>> from keras_permix.ops import sinkhorn_csp
-    >>> x = keras.ops.convert_to_tensor([[[1.0, 7.0], [3.0, 5.0]]])
-    >>> for temperature in (100.0, 1.0, 0.01):
-    ...     soft = sinkhorn_csp(x, (0, 0), 2, temperature=temperature)
-    ...     values = keras.ops.convert_to_numpy(soft)[0, :, 1].astype("float64")
-    ...     print(values.round(2).tolist())
-    [5.99, 6.01]
-    [5.24, 6.76]
-    [5.0, 7.0]
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, equation (9) and Theorem 2. The soft form is an
-        extension of this package.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, equation (9)
+    and Theorem 2. The soft form extends the paper.
     """
     x = check_tokens(x)
     check_floating(x)

@@ -40,16 +40,13 @@ def slice_sort(
             does not support the call.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.ops import slice_sort
+        >>> x = keras.ops.array([[[1.0, 1.0], [3.0, 3.0], [2.0, 2.0]]])
+        >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
+        [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
 
-    >>> import keras
-    >>> from keras_permix.ops import slice_sort
-    >>> x = keras.ops.array([[[1.0, 1.0], [3.0, 3.0], [2.0, 2.0]]])
-    >>> keras.ops.convert_to_numpy(slice_sort(x, (False, True)))[0].tolist()
-    [[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]
-
-    Reference:
-        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
-        Discriminative Tasks", 2023, arXiv:2310.17683.
+    Reference: Yuan & Xu, "Sliceformer", 2023, arXiv:2310.17683.
     """
     x = check_tokens(x)
     channels = x.shape[2]

@@ -37,10 +37,9 @@ def list_recipes() -> list[str]:
     """List the names of the package's recipes, as `class/preset`.
 
     Example:
-
-    >>> from keras_permix.training import list_recipes
-    >>> [name for name in list_recipes() if name.startswith("mega/")]
-    ['mega/listops_small']
+        >>> from keras_permix.training import list_recipes
+        >>> [name for name in list_recipes() if name.startswith("mega/")]
+        ['mega/listops_small']
     """
     return sorted(known_recipes())
 

@@ -27,18 +27,14 @@ def load_recipe(recipe: StrPath, option: str | None = None, **changes: Any) -> R
         option: Named option of the recipe. Defaults to `None`.
         **changes: New values: `epochs=2`, `model={"hidden_dim": 64}`.
 
-    Returns:
-        A `Recipe`.
-
     Raises:
         ValueError: for an unknown recipe, option or key, or a value of a wrong type or range.
 
     Example:
-
-    >>> from keras_permix.training import load_recipe
-    >>> recipe = load_recipe("cspvit/mnist", epochs=2, model={"hidden_dim": 64})
-    >>> recipe.epochs, recipe.model["class_name"], recipe.model["hidden_dim"]
-    (2, 'CSPViT', 64)
+        >>> from keras_permix.training import load_recipe
+        >>> recipe = load_recipe("cspvit/mnist", epochs=2, model={"hidden_dim": 64})
+        >>> recipe.epochs, recipe.model["class_name"], recipe.model["hidden_dim"]
+        (2, 'CSPViT', 64)
     """
     path = find_recipe(recipe)
     values = read_values(path)
@@ -55,13 +51,18 @@ def read_values(path: Path, *derived: Path) -> dict[str, Any]:
         raise ValueError(f"A recipe must not be its own `base`. Received: {path}")
     if is_images(path):
         return images_recipe(path)
-    with open(path, "rb") as file:
-        try:
-            values = _without_none(tomllib.load(file))
-        except ValueError as error:
-            raise ValueError(f"A recipe must be valid TOML. Received: {path} ({error})") from error
+    values = read_toml(path)
     base = values.pop("base", None)
     return values if base is None else merge(read_values(find_recipe(base), path, *derived), values)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file, in which the string "none" is `None`."""
+    with open(path, "rb") as file:
+        try:
+            return _without_none(tomllib.load(file))
+        except ValueError as error:
+            raise ValueError(f"A recipe must be valid TOML. Received: {path} ({error})") from error
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
@@ -71,9 +72,8 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     key is used.
 
     Example:
-
-    >>> parse_overrides(["epochs=2", "model.mixer=csp", "ema=none"])
-    {'epochs': 2, 'ema': None, 'model': {'mixer': 'csp'}}
+        >>> parse_overrides(["epochs=2", "model.mixer=csp", "ema=none"])
+        {'epochs': 2, 'ema': None, 'model': {'mixer': 'csp'}}
     """
     given = []
     for override in overrides:

@@ -96,10 +96,9 @@ class Recipe:
     values. `docs/reference/recipe_keys.md` describes every field.
 
     Example:
-
-    >>> from keras_permix.training import load_recipe
-    >>> load_recipe("cspvit/mnist").schedule.name
-    'cosine'
+        >>> from keras_permix.training import load_recipe
+        >>> load_recipe("cspvit/mnist").schedule.name
+        'cosine'
     """
 
     model: Annotated[dict[str, Any], ModelTable] = dataclasses.field(default_factory=dict)

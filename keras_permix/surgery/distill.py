@@ -65,14 +65,13 @@ def distill(
             different inputs or outputs, or with probabilities as outputs if `temperature` is set.
 
     Example:
-
-    >>> from keras_permix import distill, swap_mixer
-    >>> from keras_permix.zoo import ViT
-    >>> teacher = ViT.from_preset("test")
-    >>> images = teacher.make_inputs(seed=0, batch=8)
-    >>> student = distill(swap_mixer(teacher, "csp"), teacher, images, epochs=2, verbose=0)
-    >>> student.get_config()["mixer"]["name"]
-    'csp'
+        >>> from keras_permix import distill, swap_mixer
+        >>> from keras_permix.zoo import ViT
+        >>> teacher = ViT.from_preset("test")
+        >>> images = teacher.make_inputs(seed=0, batch=8)
+        >>> student = distill(swap_mixer(teacher, "csp"), teacher, images, epochs=2, verbose=0)
+        >>> student.get_config()["mixer"]["name"]
+        'csp'
 
     Reference: Hinton, Vinyals, Dean, "Distilling the Knowledge in a Neural Network", 2015,
     arXiv:1503.02531; Romero et al., "FitNets: Hints for Thin Deep Nets", 2014, arXiv:1412.6550.

@@ -66,17 +66,16 @@ def swap_mixer(
             support. A subclassed model raises it when it is called.
 
     Example:
-
-    >>> import keras
-    >>> from keras_permix import swap_mixer
-    >>> tokens = keras.Input((16, 8))
-    >>> attended = keras.layers.MultiHeadAttention(num_heads=2, key_dim=4)(tokens, tokens)
-    >>> model = keras.Model(tokens, keras.layers.Dense(3)(attended))
-    >>> swapped = swap_mixer(model, "csp")
-    >>> [type(layer).__name__ for layer in swapped.layers]
-    ['InputLayer', 'CSP', 'Dense']
-    >>> model.count_params(), swapped.count_params()
-    (315, 171)
+        >>> import keras
+        >>> from keras_permix import swap_mixer
+        >>> tokens = keras.Input((16, 8))
+        >>> attended = keras.layers.MultiHeadAttention(num_heads=2, key_dim=4)(tokens, tokens)
+        >>> model = keras.Model(tokens, keras.layers.Dense(3)(attended))
+        >>> swapped = swap_mixer(model, "csp")
+        >>> [type(layer).__name__ for layer in swapped.layers]
+        ['InputLayer', 'CSP', 'Dense']
+        >>> model.count_params(), swapped.count_params()
+        (315, 171)
     """
     parts = model._flatten_layers()
     if any(part.quantization_mode or getattr(part, "lora_enabled", False) for part in parts):

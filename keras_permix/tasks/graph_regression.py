@@ -28,13 +28,12 @@ class GraphRegression(Regression):
     The loss is the mean absolute error in the units of the data.
 
     Example:
-
-    >>> from keras_permix.tasks import GraphRegression
-    >>> from keras_permix.zoo import SliceGraphormer
-    >>> task = GraphRegression(SliceGraphormer.from_preset("test"))
-    >>> inputs, targets = task.batches(task.generate(8).train, batch_size=4)[0]
-    >>> len(inputs["x"]), targets.shape
-    (4, (4, 3))
+        >>> from keras_permix.tasks import GraphRegression
+        >>> from keras_permix.zoo import SliceGraphormer
+        >>> task = GraphRegression(SliceGraphormer.from_preset("test"))
+        >>> inputs, targets = task.batches(task.generate(8).train, batch_size=4)[0]
+        >>> len(inputs["x"]), targets.shape
+        (4, (4, 3))
     """
 
     name = "graph_regression"

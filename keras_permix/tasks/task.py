@@ -22,12 +22,11 @@ class Task(ABC):
         model: A `ZooModel`. Its configuration and inputs define the sizes of the data.
 
     Example:
-
-    >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.zoo import CSPViT
-    >>> task = task_of(CSPViT.from_preset("test"))
-    >>> sorted(task.evaluate(task.generate(8).test, batch_size=2))
-    ['top1']
+        >>> from keras_permix.tasks import task_of
+        >>> from keras_permix.zoo import CSPViT
+        >>> task = task_of(CSPViT.from_preset("test"))
+        >>> sorted(task.evaluate(task.generate(8).test, batch_size=2))
+        ['top1']
     """
 
     name: str

@@ -60,14 +60,13 @@ def fit_recipe(
         ConnectionError: if another process has stopped.
 
     Example:
-
-    >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.training import fit_recipe, load_recipe, make_model
-    >>> recipe = load_recipe("cspvit/mnist", epochs=1, batch_size=8, model={"num_layers": 1})
-    >>> model = make_model(recipe)
-    >>> rows = fit_recipe(model, recipe, task_of(model).generate(8), "run", verbose=0)
-    >>> [row["epoch"] for row in rows]
-    [1]
+        >>> from keras_permix.tasks import task_of
+        >>> from keras_permix.training import fit_recipe, load_recipe, make_model
+        >>> recipe = load_recipe("cspvit/mnist", epochs=1, batch_size=8, model={"num_layers": 1})
+        >>> model = make_model(recipe)
+        >>> rows = fit_recipe(model, recipe, task_of(model).generate(8), "run", verbose=0)
+        >>> [row["epoch"] for row in rows]
+        [1]
     """
     distribution = distribution or Distribution()
     verbose = verbose if distribution.is_chief else 0

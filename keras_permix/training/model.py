@@ -53,11 +53,10 @@ def make_model(recipe: Recipe) -> Model:
             matches no layer.
 
     Example:
-
-    >>> from keras_permix.training import load_recipe, make_model
-    >>> model = make_model(load_recipe("cspvit/mnist", model={"num_layers": 1}))
-    >>> type(model).__name__, model.get_config()["num_layers"]
-    ('CSPViT', 1)
+        >>> from keras_permix.training import load_recipe, make_model
+        >>> model = make_model(load_recipe("cspvit/mnist", model={"num_layers": 1}))
+        >>> type(model).__name__, model.get_config()["num_layers"]
+        ('CSPViT', 1)
     """
     recipe = with_class(recipe)
     spec = {**recipe.model, "dtype": recipe.precision}

@@ -27,13 +27,12 @@ class BlockMuon(keras.optimizers.Muon):
         **kwargs: Arguments of `keras.optimizers.Muon`.
 
     Example:
-
-    >>> import keras
-    >>> from keras_permix.training import BlockMuon
-    >>> from keras_permix.zoo import ButterflyMixer
-    >>> model = ButterflyMixer.from_preset("test")
-    >>> optimizer = BlockMuon(learning_rate=5e-3, exclude_layers=["head"])
-    >>> model.compile(optimizer, loss="categorical_crossentropy")
+        >>> import keras
+        >>> from keras_permix.training import BlockMuon
+        >>> from keras_permix.zoo import ButterflyMixer
+        >>> model = ButterflyMixer.from_preset("test")
+        >>> optimizer = BlockMuon(learning_rate=5e-3, exclude_layers=["head"])
+        >>> model.compile(optimizer, loss="categorical_crossentropy")
 
     Reference: Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024;
     learning rate: Liu et al., "Muon is scalable for LLM training", 2025.
@@ -82,10 +81,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         warmup_start: Learning rate at the start of the warm-up. Defaults to 0.
         warmup_power: Exponent of the warm-up. Defaults to 1, a linear warm-up.
 
-    Reference:
-        Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
-        arXiv:2011.04006 ("rsqrt", "cosine_cycles"). Ma et al., "Mega: Moving Average Equipped Gated
-        Attention", 2022, arXiv:2209.10655 (`warmup_start`, `warmup_power`), and the code of both.
+    Reference: Tay et al., "Long Range Arena", 2020, arXiv:2011.04006 ("rsqrt", "cosine_cycles"). Ma
+    et al., "Mega", 2022, arXiv:2209.10655 (`warmup_start`, `warmup_power`), and the code of both.
     """
 
     name: str

@@ -46,13 +46,12 @@ def write_preset(
         A dict from names such as "cifar10/test/top1" to scores.
 
     Example:
-
-    >>> from keras_permix.tasks import task_of
-    >>> from keras_permix.training import make_model, plan_run, write_preset
-    >>> run = plan_run("cspvit/mnist", smoke=True, model={"num_layers": 1})
-    >>> model = make_model(run.recipe)
-    >>> sorted(write_preset(model, run, task_of(model).generate(8), [], "run", {"commits": []}))
-    ['generated/test/top1', 'generated/test/top5']
+        >>> from keras_permix.tasks import task_of
+        >>> from keras_permix.training import make_model, plan_run, write_preset
+        >>> run = plan_run("cspvit/mnist", smoke=True, model={"num_layers": 1})
+        >>> model = make_model(run.recipe)
+        >>> sorted(write_preset(model, run, task_of(model).generate(8), [], "run", {"commits": []}))
+        ['generated/test/top1', 'generated/test/top5']
     """
     name = run.name.split("/")[-1]
     config = {**model.get_config(), "name": name, "trainable": True, "dtype": "float32"}

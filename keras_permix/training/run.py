@@ -49,10 +49,9 @@ class Run:
         is_known: Whether the recipe comes with the package.
 
     Example:
-
-    >>> from keras_permix.training import plan_run
-    >>> plan_run("cspvit/cifar10", smoke=True).folder.as_posix()
-    'runs/cspvit/cifar10_smoke'
+        >>> from keras_permix.training import plan_run
+        >>> plan_run("cspvit/cifar10", smoke=True).folder.as_posix()
+        'runs/cspvit/cifar10_smoke'
     """
 
     recipe: Recipe
@@ -87,11 +86,10 @@ def plan_run(
         ValueError: for an unknown recipe, option or key, or an invalid value.
 
     Example:
-
-    >>> from keras_permix.training import plan_run
-    >>> run = plan_run("cspvit/cifar10", "wide", epochs=2)
-    >>> run.name, run.command
-    ('cspvit/cifar10_wide', 'permix train cspvit/cifar10 --option wide --epochs 2')
+        >>> from keras_permix.training import plan_run
+        >>> run = plan_run("cspvit/cifar10", "wide", epochs=2)
+        >>> run.name, run.command
+        ('cspvit/cifar10_wide', 'permix train cspvit/cifar10 --option wide --epochs 2')
     """
     values = load_recipe(recipe, option, **changes)
     if smoke:

@@ -64,13 +64,12 @@ def sweep(
         ValueError: for an invalid recipe, key or value, or a folder with runs of other values.
 
     Example:
-
-    >>> from keras_permix.training import sweep
-    >>> rows = sweep(
-    ...     "cspvit/mnist", {"model.num_layers": [1, 2]}, out="sweep", smoke=True, verbose=0
-    ... )
-    >>> [row["model.num_layers"] for row in rows]
-    ['1', '2']
+        >>> from keras_permix.training import sweep
+        >>> rows = sweep(
+        ...     "cspvit/mnist", {"model.num_layers": [1, 2]}, out="sweep", smoke=True, verbose=0
+        ... )
+        >>> [row["model.num_layers"] for row in rows]
+        ['1', '2']
     """
     if "seed" in changes:
         raise ValueError(f"`seed` must be in `grid`. Received: seed={changes['seed']!r}")

@@ -22,19 +22,12 @@ from keras_permix.utils.files import release_folder
 
 
 class Trained(NamedTuple):
-    """Hold the results of `train`.
+    """Hold the results of `train`."""
 
-    Attributes:
-        model: The trained `ZooModel`.
-        rows: List of dicts, one row of the log per epoch.
-        scores: Dict of the scores of the preset.
-        folder: `Path` of the run's folder.
-    """
-
-    model: Model
-    rows: list[dict[str, Any]]
-    scores: dict[str, float]
-    folder: Path
+    model: Model  # trained `ZooModel`
+    rows: list[dict[str, Any]]  # of the log, one per epoch
+    scores: dict[str, float]  # of the preset
+    folder: Path  # of the run
 
 
 def train(
@@ -81,9 +74,6 @@ def train(
             training step, with the same results. Defaults to 1.
         **changes: New values of the recipe: `epochs=2`, `model={"hidden_dim": 64}`.
 
-    Returns:
-        A `Trained`.
-
     Raises:
         ValueError: for an unknown recipe, option or value, or a folder that holds another run or
             other files, or lies inside the training images.
@@ -93,11 +83,10 @@ def train(
         ConnectionError: if another process of the run has ended.
 
     Example:
-
-    >>> from keras_permix.training import train
-    >>> done = train("cspvit/mnist", smoke=True, out="run", verbose=0)
-    >>> sorted(done.scores)
-    ['generated/test/top1', 'generated/test/top5']
+        >>> from keras_permix.training import train
+        >>> done = train("cspvit/mnist", smoke=True, out="run", verbose=0)
+        >>> sorted(done.scores)
+        ['generated/test/top1', 'generated/test/top5']
     """
     if isinstance(recipe, Run) and (option or smoke or changes):
         rule = "A `Run` must come without `option`, `smoke` and changes"

@@ -32,11 +32,6 @@ def check_choice(name, value, choices):
     return value
 
 
-def check_align(align):
-    """Return `align` if it names an alignment."""
-    return check_choice("align", align, ALIGNMENTS)
-
-
 def plain(value: Any) -> Any:
     """Return `value` with NumPy arrays and scalars converted to lists and Python numbers."""
     if isinstance(value, dict):

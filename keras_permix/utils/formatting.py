@@ -12,9 +12,8 @@ def duration(seconds: float) -> str:
     """Format a duration in readable units.
 
     Example:
-
-    >>> duration(0.65), duration(7605), duration(290)
-    ('0.65 s', '2 h 7 min', '4 min 50 s')
+        >>> duration(0.65), duration(7605), duration(290)
+        ('0.65 s', '2 h 7 min', '4 min 50 s')
     """
     if seconds < 10:
         return f"{seconds:.2g} s"
@@ -32,9 +31,8 @@ def format_score(key: str, value: float) -> str:
     """Format an accuracy in percent, and other scores as numbers.
 
     Example:
-
-    >>> format_score("cifar10/test/top1", 0.8906), format_score("qm9/test/mae", 0.0123)
-    ('89.06 %', '0.0123')
+        >>> format_score("cifar10/test/top1", 0.8906), format_score("qm9/test/mae", 0.0123)
+        ('89.06 %', '0.0123')
     """
     return f"{100 * value:.2f} %" if key.split("/")[-1] in SHARES else f"{value:.4g}"
 

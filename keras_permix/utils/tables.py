@@ -40,9 +40,8 @@ def parse_rows(blob: bytes, path: Path, columns: tuple[str, ...] | None = None) 
     `columns` is given.
 
     Example:
-
-    >>> parse_rows(b"text,label\\nwell done,good\\n", Path("mine.csv"))
-    [{'text': 'well done', 'label': 'good'}]
+        >>> parse_rows(b"text,label\\nwell done,good\\n", Path("mine.csv"))
+        [{'text': 'well done', 'label': 'good'}]
     """
     try:
         text = unpack(blob, path.suffix.lower()).decode("utf-8-sig")  # of files from Windows

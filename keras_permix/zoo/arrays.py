@@ -23,12 +23,8 @@ def to_arrays(
     Lists, pandas Series and DataFrames, columns of Hugging Face `datasets`, tensors of another
     framework and Pillow images become NumPy arrays. Lists of texts and of arrays of different
     shapes stay lists. Tensors of the backend and other objects, such as generators, are returned
-    unchanged.
-
-    Args:
-        value: The container.
-        dtype_of: A function from the name of an array's dtype to that of the result.
-        channels: Channels of Pillow images: 3 for RGB, 1 for gray.
+    unchanged. `dtype_of` maps the name of an array's dtype to that of the result. Pillow images get
+    `channels`, 3 for RGB or 1 for gray.
     """
 
     def convert(value):

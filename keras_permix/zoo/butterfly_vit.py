@@ -64,13 +64,12 @@ class ButterflyViT(ImageClassifier):
             other.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.zoo import ButterflyViT
-    >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=128,
-    ...     num_layers=4)
-    >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
-    ((1, 10), 618122)
+        >>> import numpy as np
+        >>> from keras_permix.zoo import ButterflyViT
+        >>> model = ButterflyViT(image_size=32, patch_size=4, num_classes=10, hidden_dim=128,
+        ...     num_layers=4)
+        >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
+        ((1, 10), 618122)
 
     Reference:
         Sapkota & Bhattarai, "Dimension Mixer", 2023, Tables III and VII and the released code.

@@ -162,19 +162,12 @@ class ImageClassifier(Classifier):
 def collect_arguments(
     variables: dict[str, Any], check: Callable[[Any], Any] = check_mixer, **choices: Iterable[Any]
 ) -> dict[str, Any]:
-    """Collect and check the arguments of the constructor of a model.
+    """Collect and check the arguments of the constructor of a model, whose `locals()` are given.
 
     Integers, floats and booleans are checked by their annotations: an `int` is positive, a `float`
     is positive or, if its name ends in "dropout", a rate. `num_classes` defaults to the number of
-    `labels`, or the default of the class.
-
-    Args:
-        variables: The `locals()` of the constructor's first line.
-        check: Function that checks one mixer; see `check_mixers`.
-        **choices: The values that arguments accept.
-
-    Returns:
-        A dict of the model's configuration, without `self`, `dtype` and `kwargs`.
+    `labels`, or the default of the class. `check` checks one mixer, and `choices` are the values
+    that other arguments accept. The configuration has no `self`, `dtype` and `kwargs`.
     """
     cls, given = type(variables["self"]), variables["kwargs"]
     check_arguments(cls, given)
@@ -239,14 +232,10 @@ def grid_sides(model: Any, source: Any) -> tuple[int, int]:
 def mixer_on_grid(
     config: dict[str, Any], index: int, channels: int, extra: int = 0, rows: int | None = None
 ) -> Any:
-    """Return the mixer of a block, with its steps or delays scaled from `steps_image_size`.
+    """Return the mixer of block `index`, with its steps or delays scaled from `steps_image_size`.
 
-    Args:
-        config: Configuration of the model.
-        index: Index of the block.
-        channels: Default number of channels that the mixer permutes.
-        extra: Number of tokens before the grid, such as a class token.
-        rows: Rows of the grid of tokens. `None`: as many as columns.
+    The mixer permutes `channels` unless it sets their number. There are `extra` tokens, such as a
+    class token, before the grid of tokens, which has `rows` rows, or as many as columns.
     """
     spec, size = mixer_at(config["mixer"], index), config["image_size"]
     old = config["steps_image_size"] or size

@@ -54,10 +54,9 @@ class Exported:
                 "tf_saved_model" on PyTorch.
 
         Example:
-
-        >>> from keras_permix.zoo import CSPViT
-        >>> model = CSPViT.from_preset("test")
-        >>> model.export("test.onnx", format="onnx", verbose=False)  # doctest: +SKIP
+            >>> from keras_permix.zoo import CSPViT
+            >>> model = CSPViT.from_preset("test")
+            >>> model.export("test.onnx", format="onnx", verbose=False)  # doctest: +SKIP
         """
         ours, signature = running.exports(), input_signature
         if ours and format == "tf_saved_model":

@@ -65,18 +65,16 @@ class Graphormer(ZooModel):
         ValueError: for an unknown argument or mixer, or a value out of range.
 
     Example:
+        >>> from keras_permix.data import from_smiles
+        >>> from keras_permix.zoo import SliceGraphormer
+        >>> model = SliceGraphormer(hidden_dim=32, num_layers=2, num_heads=4, mlp_dim=32)
+        >>> model.predict(["CCO", "c1ccccc1"], verbose=0).shape
+        (2, 1)
+        >>> tuple(model(from_smiles(["CCO"])).shape)
+        (1, 1)
 
-    >>> from keras_permix.data import from_smiles
-    >>> from keras_permix.zoo import SliceGraphormer
-    >>> model = SliceGraphormer(hidden_dim=32, num_layers=2, num_heads=4, mlp_dim=32)
-    >>> model.predict(["CCO", "c1ccccc1"], verbose=0).shape
-    (2, 1)
-    >>> tuple(model(from_smiles(["CCO"])).shape)
-    (1, 1)
-
-    Reference:
-        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021, and the
-        released code. The default arguments are those for PCQM4M.
+    Reference: Ying et al., "Graphormer", 2021, arXiv:2106.05234, and the released code. The default
+    arguments are those for PCQM4M.
     """
 
     task = "graph_regression"
@@ -215,15 +213,7 @@ class SliceGraphormer(Graphormer):
     The output depends on the order of nodes. Molecules get the canonical order of
     `keras_permix.data.from_smiles`. Choose one order for other graphs.
 
-    Example:
-
-    >>> from keras_permix.zoo import SliceGraphormer
-    >>> model = SliceGraphormer.from_preset("test")
-    >>> model.predict(["CCO"], verbose=0).shape
-    (1, 3)
-
-    Reference:
-        Yuan & Xu, "Sliceformer", 2023, Table 6 and the released code.
+    Reference: Yuan & Xu, "Sliceformer", 2023, Table 6 and the released code.
     """
 
     default_mixer = "slice_sort"

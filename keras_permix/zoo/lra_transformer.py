@@ -44,10 +44,7 @@ class LRATransformer(SequenceClassifier):
         inner_dim: Channels of values, queries and keys over all heads. `None`: `hidden_dim`.
         num_layers: Number of blocks.
         mlp_dim: Hidden width of the blocks' channel mixers.
-        mixer: The token mixer, as a name of `keras_permix.layers.mixers.MIXERS` such as "csp", or a
-            dict with that `"name"` and arguments of its layer. A Keras layer is copied per block
-            through its config. A list has one mixer per block, and a function returns the mixer for
-            the index of a block. The last group of CSP may be shorter.
+        mixer: The token mixer; see `ViT`. The last group of CSP may be shorter.
         use_bias: Whether the projections of the mixers have biases.
         activation: Activation of the channel mixers: "gelu_tanh", "gelu" or "relu".
         norm_first: Whether to normalize before each mixer and after the last block (pre-norm), or
@@ -72,18 +69,16 @@ class LRATransformer(SequenceClassifier):
         ValueError: for an unknown argument or mixer, or a value out of range.
 
     Example:
+        >>> from keras_permix.data import encode_bytes, pad_tokens
+        >>> from keras_permix.zoo import LRATransformer
+        >>> model = LRATransformer(max_sequence_length=16, hidden_dim=32, num_layers=2, mlp_dim=64,
+        ...     mixer="slice_sort")
+        >>> tuple(model(pad_tokens([encode_bytes("a text")], max_sequence_length=16)).shape)
+        (1, 2)
 
-    >>> from keras_permix.data import encode_bytes, pad_tokens
-    >>> from keras_permix.zoo import LRATransformer
-    >>> model = LRATransformer(max_sequence_length=16, hidden_dim=32, num_layers=2, mlp_dim=64,
-    ...     mixer="slice_sort")
-    >>> tuple(model(pad_tokens([encode_bytes("a text")], max_sequence_length=16)).shape)
-    (1, 2)
-
-    Reference:
-        Tay et al., "Long Range Arena", 2020, and the released code.
-        Yuan & Xu, "Sliceformer", 2023 (the text classifier with `norm_first=False`).
-        Sapkota & Bhattarai, "Dimension Mixer", 2023 ("butterfly_attention").
+    Reference: Tay et al., "Long Range Arena", 2020, and the released code. Yuan & Xu,
+    "Sliceformer", 2023 (the text classifier with `norm_first=False`). Sapkota & Bhattarai,
+    "Dimension Mixer", 2023 ("butterfly_attention").
     """
 
     def __init__(

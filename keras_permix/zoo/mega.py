@@ -66,11 +66,8 @@ class MEGA(SequenceClassifier):
         attention_dropout: Rate of the dropout of the attention maps.
         keep_unused_params: With a permutation, keep the unused weights of attention, as the
             released code of CSP does.
-        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, with a
-            `vocabulary_size` of 257.
-        steps_image_size: The `image_size` for which the shift steps of the mixers were chosen. They
-            are scaled to the rows and columns of this model; see `layers.embedding.grids`. `None`:
-            `image_size`.
+        tokenizer: See `LRATransformer`.
+        steps_image_size: See `ViT`. A pixel is a patch.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
@@ -78,19 +75,17 @@ class MEGA(SequenceClassifier):
             match.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.data import encode_bytes, pad_tokens
+        >>> from keras_permix.zoo import MEGA
+        >>> model = MEGA(num_classes=3, max_sequence_length=64, hidden_dim=16, num_layers=2,
+        ...     mixer="laplace")
+        >>> texts = pad_tokens([encode_bytes("a cat"), encode_bytes("a black cat")], 64)
+        >>> tuple(model(texts).shape)
+        (2, 3)
 
-    >>> import numpy as np
-    >>> from keras_permix.data import encode_bytes, pad_tokens
-    >>> from keras_permix.zoo import MEGA
-    >>> model = MEGA(num_classes=3, max_sequence_length=64, hidden_dim=16, num_layers=2,
-    ...     mixer="laplace")
-    >>> texts = pad_tokens([encode_bytes("a cat"), encode_bytes("a black cat")], 64)
-    >>> tuple(model(texts).shape)
-    (2, 3)
-
-    Reference:
-        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, and the released code.
-        Yuan & Xu, "Channel-wise Sample Permutation", 2024 (CSP as mixer).
+    Reference: Ma et al., "Mega", 2022, and the released code. Yuan & Xu, "Channel-wise Sample
+    Permutation", 2024 (CSP as mixer).
     """
 
     default_mixer: MixerSpec = "softmax"
@@ -226,15 +221,14 @@ class MEGA(SequenceClassifier):
                 tokens without `chunk_size`.
 
         Example:
-
-        >>> import numpy as np
-        >>> from keras_permix.zoo import MEGA
-        >>> model = MEGA(max_sequence_length=64, hidden_dim=16, num_layers=2, chunk_size=16,
-        ...     causal=True)
-        >>> outputs, state = model.chunk(np.array([[72, 105]]), model.initial_state(1))
-        >>> outputs, state = model.step(np.array([33]), state)
-        >>> tuple(outputs["features"].shape), tuple(outputs["logits"].shape)
-        ((1, 16), (1, 2))
+            >>> import numpy as np
+            >>> from keras_permix.zoo import MEGA
+            >>> model = MEGA(max_sequence_length=64, hidden_dim=16, num_layers=2, chunk_size=16,
+            ...     causal=True)
+            >>> outputs, state = model.chunk(np.array([[72, 105]]), model.initial_state(1))
+            >>> outputs, state = model.step(np.array([33]), state)
+            >>> tuple(outputs["features"].shape), tuple(outputs["logits"].shape)
+            ((1, 16), (1, 2))
         """
         if not ops.is_tensor(tokens) or running.has_data(tokens):
             tokens = ops.convert_to_numpy(tokens)
@@ -263,13 +257,6 @@ class CSPMEGA(MEGA):
     """Classify long sequences with a `MEGA` that mixes tokens by `CSP` instead of attention.
 
     By default it sorts each channel completely (`group_size=None`).
-
-    Example:
-
-    >>> from keras_permix.zoo import CSPMEGA
-    >>> model = CSPMEGA.from_preset("test")
-    >>> model.predict(["a text", "another"], verbose=0).shape
-    (2, 3)
     """
 
     default_mixer = {"name": "csp", "group_size": None}

@@ -62,16 +62,14 @@ class MLPMixer(ImageClassifier):
             not divide or the MLPs do not support.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.zoo import MLPMixer
+        >>> model = MLPMixer(image_size=32, patch_size=4, hidden_dim=121, expansion=1)
+        >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
+        ((1, 10), 351675)
 
-    >>> import numpy as np
-    >>> from keras_permix.zoo import MLPMixer
-    >>> model = MLPMixer(image_size=32, patch_size=4, num_classes=10, hidden_dim=121, expansion=1)
-    >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
-    ((1, 10), 351675)
-
-    Reference:
-        Tolstikhin et al., "MLP-Mixer", 2021.
-        Sapkota & Bhattarai, "Dimension Mixer", 2023, Tables II and V and the released code.
+    Reference: Tolstikhin et al., "MLP-Mixer", 2021. Sapkota & Bhattarai, "Dimension Mixer", 2023,
+    Tables II and V and the released code.
     """
 
     default_mlp = "dense"
@@ -131,8 +129,7 @@ class MLPMixer(ImageClassifier):
             FileNotFoundError: for a missing file.
             ValueError: for a damaged file, or tensors of another model.
 
-        Reference:
-            Wightman, PyTorch Image Models, `timm/models/mlp_mixer.py`.
+        Reference: Wightman, PyTorch Image Models, `timm/models/mlp_mixer.py`.
         """
         from keras_permix.zoo.convert.timm import make_model, read_mixer
 
@@ -149,14 +146,7 @@ class MLPMixer(ImageClassifier):
 
 @zoo_model
 class ButterflyMixer(MLPMixer):
-    """Classify images with an `MLPMixer` whose `mlp` is "butterfly" by default.
-
-    Example:
-
-    >>> from keras_permix.zoo import ButterflyMixer, MLPMixer
-    >>> [kind(hidden_dim=64, num_layers=1).count_params() for kind in (ButterflyMixer, MLPMixer)]
-    [53322, 77514]
-    """
+    """Classify images with an `MLPMixer` whose `mlp` is "butterfly" by default."""
 
     default_mlp = "butterfly"
 
@@ -190,15 +180,13 @@ class PatchOnlyMLPMixer(ImageClassifier):
             `image_size`.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.zoo import PatchOnlyMLPMixer
+        >>> model = PatchOnlyMLPMixer(image_size=35, patch_sizes=(5, 7), num_classes=10)
+        >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
+        ((1, 10), 807082)
 
-    >>> import numpy as np
-    >>> from keras_permix.zoo import PatchOnlyMLPMixer
-    >>> model = PatchOnlyMLPMixer(image_size=35, patch_sizes=(5, 7), num_classes=10)
-    >>> tuple(model(np.zeros((1, 32, 32, 3), "uint8")).shape), model.count_params()
-    ((1, 10), 807082)
-
-    Reference:
-        Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V and the released code.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, Table V and the released code.
     """
 
     def __init__(

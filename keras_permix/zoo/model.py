@@ -41,10 +41,9 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
         labels: Names of the classes or outputs, or `None`.
 
     Example:
-
-    >>> from keras_permix.zoo import ZooModel
-    >>> type(ZooModel.from_preset("cspvit/test")).__name__
-    'CSPViT'
+        >>> from keras_permix.zoo import ZooModel
+        >>> type(ZooModel.from_preset("cspvit/test")).__name__
+        'CSPViT'
     """
 
     task: str | None = None
@@ -242,10 +241,9 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             ConnectionError: if a file cannot be fetched.
 
         Example:
-
-        >>> from keras_permix.zoo import CSPViT
-        >>> CSPViT.from_preset("test", num_classes=5).output_shape
-        (None, 5)
+            >>> from keras_permix.zoo import CSPViT
+            >>> CSPViT.from_preset("test", num_classes=5).output_shape
+            (None, 5)
         """
         overrides = {"num_classes": num_classes, "dtype": dtype, "labels": labels, **overrides}
         overrides = {key: value for key, value in overrides.items() if value is not None}
@@ -273,11 +271,10 @@ class ZooModel(CheckedInputs, Exported, keras.Model):
             OSError: if the folder cannot be written.
 
         Example:
-
-        >>> from keras_permix.zoo import CSPViT
-        >>> CSPViT.from_preset("test").save_to_preset("preset", labels=["a", "b", "c"])
-        >>> CSPViT.from_preset("preset").labels
-        ('a', 'b', 'c')
+            >>> from keras_permix.zoo import CSPViT
+            >>> CSPViT.from_preset("test").save_to_preset("preset", labels=["a", "b", "c"])
+            >>> CSPViT.from_preset("preset").labels
+            ('a', 'b', 'c')
         """
         save_preset(self, folder, weights_dtype=weights_dtype, **metadata)
 

@@ -33,12 +33,11 @@ class NamedOutputs:
             ValueError: as `decode_predictions`.
 
         Example:
-
-        >>> from keras_permix.zoo import CSPViT
-        >>> model = CSPViT.from_preset("test")
-        >>> [[(label, _), *others]] = model.classify(np.zeros((1, 8, 8, 3), "uint8"))
-        >>> label in model.labels, len(others)
-        (True, 2)
+            >>> from keras_permix.zoo import CSPViT
+            >>> model = CSPViT.from_preset("test")
+            >>> [[(label, _), *others]] = model.classify(np.zeros((1, 8, 8, 3), "uint8"))
+            >>> label in model.labels, len(others)
+            (True, 2)
         """
         return self.decode_predictions(self.predict(inputs, verbose=0), top)
 
@@ -98,11 +97,10 @@ class NamedOutputs:
             ValueError: for a wrong number of labels, or a model that is quantized or has LoRA.
 
         Example:
-
-        >>> from keras_permix.zoo import CSPViT
-        >>> model = CSPViT.from_preset("test").reset_classifier(2, labels=["cat", "dog"])
-        >>> model.output_shape, model.labels
-        ((None, 2), ('cat', 'dog'))
+            >>> from keras_permix.zoo import CSPViT
+            >>> model = CSPViT.from_preset("test").reset_classifier(2, labels=["cat", "dog"])
+            >>> model.output_shape, model.labels
+            ((None, 2), ('cat', 'dog'))
         """
         source: Any = self
         config = {**source.get_config(), "num_classes": num_classes, "labels": labels, **UNSCALED}

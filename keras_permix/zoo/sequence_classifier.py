@@ -139,11 +139,10 @@ class SequenceClassifier(Classifier):
             ImportError: if the package `tokenizers` is needed and missing.
 
         Example:
-
-        >>> from keras_permix.zoo import SimpleTRON
-        >>> model = SimpleTRON.from_preset("test")
-        >>> model.encode(["ab"])["tokens"][0, :3].tolist()
-        [98, 99, 0]
+            >>> from keras_permix.zoo import SimpleTRON
+            >>> model = SimpleTRON.from_preset("test")
+            >>> model.encode(["ab"])["tokens"][0, :3].tolist()
+            [98, 99, 0]
         """
         if self._takes("image"):
             return super().encode(texts)

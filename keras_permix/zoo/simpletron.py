@@ -56,9 +56,7 @@ class SimpleTRON(SequenceClassifier):
         mlp_dim: Hidden width of the blocks' channel mixers.
         variant: "softmax" for the attention of BERT, or "simple", "simple_l", "simple_res" or
             "simple_resl"; see `SimpleAttentionBlock`.
-        mixer: A token mixer to replace attention: a name of `keras_permix.layers.mixers.MIXERS`, a
-            dict with that `"name"` and arguments of its layer, or a list of these, one per block.
-            `None`: attention.
+        mixer: A name, a dict or a list as for `ViT`, to replace attention. `None`: attention.
         scale: Divisor of simple attention. "length" is the square root of the padded length.
             "valid" is the square root of the number of real tokens, so that padding does not
             matter. `None`: no divisor.
@@ -73,25 +71,20 @@ class SimpleTRON(SequenceClassifier):
             Long Range Arena. `None`: no pooler.
         dropout: Rate of every dropout.
         layer_norm_epsilon: Epsilon of the layer normalizations.
-        tokenizer: Path of a `tokenizer.json`, or its text. `None`: texts are read as bytes, with a
-            `vocabulary_size` of 257.
+        tokenizer: See `LRATransformer`.
         dtype: Dtype or dtype policy of every layer, such as "mixed_bfloat16".
 
     Raises:
         ValueError: for an unknown argument or a value out of range.
 
     Example:
+        >>> from keras_permix.zoo import SimpleTRON
+        >>> model = SimpleTRON(257, 64, hidden_dim=32, num_layers=2, num_heads=4, mlp_dim=64)
+        >>> model.predict(["a text", "another"], verbose=0).shape
+        (2, 2)
 
-    >>> from keras_permix.zoo import SimpleTRON
-    >>> model = SimpleTRON(257, 64, hidden_dim=32, num_layers=2, num_heads=4, mlp_dim=64)
-    >>> model.predict(["a text", "another"], verbose=0).shape
-    (2, 2)
-
-    Reference:
-        Yorsh et al., "SimpleTRON", 2022.
-        Devlin et al., "BERT", 2018.
-        Conneau et al., "Supervised Learning of Universal Sentence Representations", 2017 (the head
-        for pairs).
+    Reference: Yorsh et al., "SimpleTRON", 2022. Devlin et al., "BERT", 2018. Conneau et al.,
+    "Supervised Learning of Universal Sentence Representations", 2017 (the head for pairs).
     """
 
     def __init__(
@@ -226,14 +219,12 @@ class SimpleTRON(SequenceClassifier):
                 LoRA or an output projection.
 
         Example:
+            >>> from keras_permix.zoo import SimpleTRON
+            >>> model = SimpleTRON.from_preset("test").with_variant("softmax", freeze=True)
+            >>> [weight.path for weight in model.non_trainable_weights]
+            ['block_0/attention/qkv/kernel', 'block_0/attention/qkv/bias']
 
-        >>> from keras_permix.zoo import SimpleTRON
-        >>> model = SimpleTRON.from_preset("test").with_variant("softmax", freeze=True)
-        >>> [weight.path for weight in model.non_trainable_weights]
-        ['block_0/attention/qkv/kernel', 'block_0/attention/qkv/bias']
-
-        Reference:
-            Yorsh et al., "SimpleTRON", 2022.
+        Reference: Yorsh et al., "SimpleTRON", 2022.
         """
         model = remake(self, {"variant": variant, "name": None, "trainable": True})
         if lost := {w.path for w in self.weights} - {w.path for w in model.weights}:

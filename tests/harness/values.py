@@ -1,6 +1,7 @@
 """Convert, load and compare arrays."""
 
 import importlib.util
+import inspect
 from pathlib import Path
 
 import keras
@@ -27,6 +28,12 @@ def load_module(path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def exported(module):
+    """Return the public names of a package, without its modules."""
+    names = vars(module).items()
+    return sorted(name for name, x in names if name[0] != "_" and not inspect.ismodule(x))
 
 
 def to_numpy(x):

@@ -59,20 +59,18 @@ def pad_graphs(
             `nodes` is smaller than a graph.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.data import pad_graphs
+        >>> one = dict(x=np.array([[5]]), in_degree=np.array([0]), spatial_pos=np.array([[0]]))
+        >>> one["attn_edge_type"] = np.zeros((1, 1, 1), int)
+        >>> one["edge_input"] = np.full((1, 1, 1, 1), -1)
+        >>> batch = pad_graphs([one], nodes=2)
+        >>> batch["x"].tolist(), batch["spatial_pos"].tolist()
+        ([[[6], [0]]], [[[1, 0], [0, 0]]])
+        >>> batch["attn_bias"].tolist()
+        [[[0.0, 0.0, -inf], [0.0, 0.0, -inf], [0.0, 0.0, -inf]]]
 
-    >>> import numpy as np
-    >>> from keras_permix.data import pad_graphs
-    >>> one = dict(x=np.array([[5]]), in_degree=np.array([0]), spatial_pos=np.array([[0]]))
-    >>> one["attn_edge_type"] = np.zeros((1, 1, 1), int)
-    >>> one["edge_input"] = np.full((1, 1, 1, 1), -1)
-    >>> batch = pad_graphs([one], nodes=2)
-    >>> batch["x"].tolist(), batch["spatial_pos"].tolist()
-    ([[[6], [0]]], [[[1, 0], [0, 0]]])
-    >>> batch["attn_bias"].tolist()
-    [[[0.0, 0.0, -inf], [0.0, 0.0, -inf], [0.0, 0.0, -inf]]]
-
-    Reference: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-    and the released code.
+    Reference: Ying et al., "Graphormer", 2021, arXiv:2106.05234, and the released code.
     """
     graphs = [{"out_degree": graph.get("in_degree"), **graph} for graph in graphs]
     for graph in graphs:

@@ -41,14 +41,12 @@ def preprocess_graph(
         ValueError: If an array has a wrong shape, or a value is out of range.
 
     Example:
+        >>> from keras_permix.data import preprocess_graph
+        >>> water = preprocess_graph([[8], [1], [1]], [[0, 1], [0, 2]])
+        >>> water["spatial_pos"].tolist()
+        [[0, 1, 1], [1, 0, 2], [1, 2, 0]]
 
-    >>> from keras_permix.data import preprocess_graph
-    >>> water = preprocess_graph([[8], [1], [1]], [[0, 1], [0, 2]])
-    >>> water["spatial_pos"].tolist()
-    [[0, 1, 1], [1, 0, 2], [1, 2, 0]]
-
-    Reference: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-    and the released code.
+    Reference: Ying et al., "Graphormer", 2021, arXiv:2106.05234, and the released code.
     """
     graph = check_graph(nodes, edges, edge_features)
     batch = batch_graphs([graph], most_hops=UNREACHABLE)

@@ -54,13 +54,12 @@ class GraphSource(Source):
         nodes, hops: Int, sizes of padded batches, as in `pad_graphs`. Default: `None`.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data import GraphSource
-    >>> water = np.array([[8], [1], [1]]), np.array([[0, 1, 0], [0, 2, 0]])
-    >>> inputs, targets = GraphSource([water], [[0.5]], nodes=4).read([0])
-    >>> inputs["x"].shape, targets.tolist()
-    ((1, 4, 1), [[0.5]])
+        >>> import numpy as np
+        >>> from keras_permix.data import GraphSource
+        >>> water = np.array([[8], [1], [1]]), np.array([[0, 1, 0], [0, 2, 0]])
+        >>> inputs, targets = GraphSource([water], [[0.5]], nodes=4).read([0])
+        >>> inputs["x"].shape, targets.tolist()
+        ((1, 4, 1), [[0.5]])
     """
 
     def __init__(
@@ -137,14 +136,13 @@ def load_graphs(
         FileNotFoundError: If a file is missing.
 
     Example:
-
-    >>> from pathlib import Path
-    >>> from keras_permix.data import load_graphs
-    >>> size = Path("mine.jsonl").write_text('{"smiles": "CCO", "y": 1.5}')
-    >>> data = load_graphs("mine", train="mine.jsonl", test="mine.jsonl")
-    >>> inputs, targets = data.train[0].read([0])
-    >>> inputs["x"].shape, targets.tolist(), data.labels
-    ((1, 3, 9), [[1.5]], ('y',))
+        >>> from pathlib import Path
+        >>> from keras_permix.data import load_graphs
+        >>> size = Path("mine.jsonl").write_text('{"smiles": "CCO", "y": 1.5}')
+        >>> data = load_graphs("mine", train="mine.jsonl", test="mine.jsonl")
+        >>> inputs, targets = data.train[0].read([0])
+        >>> inputs["x"].shape, targets.tolist(), data.labels
+        ((1, 3, 9), [[1.5]], ('y',))
 
     Reference: [Ramakrishnan et al., 2014](https://doi.org/10.1038/sdata.2014.22) for QM9.
     [Wu et al., "MoleculeNet", 2018](https://doi.org/10.1039/C7SC02664A) for the other small sets.
@@ -166,8 +164,7 @@ def load_graphs(
         graphs = read_graphs(rows)
     taken = [columns.get(y, (y, 1.0))[:2] for y in labels]
     targets = [[factor * number_of(row, y) for y, factor in taken] for row in rows]
-    nodes = max(len(atoms) for atoms, _ in graphs)
-    source = GraphSource(graphs, targets, nodes, hops or min(max(nodes - 1, 1), MAX_HOPS))
+    source = GraphSource(graphs, targets, hops=hops).of_one_shape()
     count = len(rows)
     order = np.arange(count) if is_split else np.random.default_rng(split_seed).permutation(count)
     cut = len(train) if is_split else count - round(TEST_FRACTION * count)

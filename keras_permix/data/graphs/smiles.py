@@ -85,11 +85,10 @@ def from_smiles(
             atoms, or `nodes` is smaller than a molecule.
 
     Example:
-
-    >>> from keras_permix.data import from_smiles
-    >>> ethanol = from_smiles(["CCO"])
-    >>> ethanol["spatial_pos"][0].tolist()
-    [[1, 3, 2], [3, 1, 2], [2, 2, 1]]
+        >>> from keras_permix.data import from_smiles
+        >>> ethanol = from_smiles(["CCO"])
+        >>> ethanol["spatial_pos"][0].tolist()
+        [[1, 3, 2], [3, 1, 2], [2, 2, 1]]
 
     Reference: Hu et al., "Open Graph Benchmark", 2020, and its code, `ogb/utils/features.py`.
     """

@@ -52,15 +52,14 @@ class Augmentation:
         ImportError: If a layer of keras-cv is named and keras-cv is not installed.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data import Augmentation
-    >>> spec = dict(crop_padding=4, flip=True, mixup=0.2)
-    >>> spec["layers"] = [{"class_name": "RandomBrightness", "config": {"factor": 0.2}}]
-    >>> augment = Augmentation(spec, seed=0, num_classes=10)
-    >>> images, labels = augment(np.zeros((8, 32, 32, 3), "uint8"), np.arange(8), 0, 0)
-    >>> labels.shape
-    (8, 10)
+        >>> import numpy as np
+        >>> from keras_permix.data import Augmentation
+        >>> spec = dict(crop_padding=4, flip=True, mixup=0.2)
+        >>> spec["layers"] = [{"class_name": "RandomBrightness", "config": {"factor": 0.2}}]
+        >>> augment = Augmentation(spec, seed=0, num_classes=10)
+        >>> images, labels = augment(np.zeros((8, 32, 32, 3), "uint8"), np.arange(8), 0, 0)
+        >>> labels.shape
+        (8, 10)
 
     Reference: [RandAugment](https://arxiv.org/abs/1909.13719),
     [random erasing](https://arxiv.org/abs/1708.04896), [mixup](https://arxiv.org/abs/1710.09412),

@@ -32,10 +32,9 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
         TypeError: If `path` is not a path.
 
     Example:
-
-    >>> from keras_permix.data import read_image
-    >>> read_image("cat.jpg").shape  # doctest: +SKIP
-    (480, 640, 3)
+        >>> from keras_permix.data import read_image
+        >>> read_image("cat.jpg").shape  # doctest: +SKIP
+        (480, 640, 3)
     """
     if channels not in (1, 3):
         raise ValueError(f"`channels` must be 1 or 3, for gray or RGB. Received: {channels}")

@@ -67,11 +67,10 @@ def folder_images(
             another order.
 
     Example:
-
-    >>> from keras_permix.data import folder_images
-    >>> pets = folder_images("pets", 64, test_fraction=0.2)  # doctest: +SKIP
-    >>> pets.labels  # doctest: +SKIP
-    ('cats', 'dogs')
+        >>> from keras_permix.data import folder_images
+        >>> pets = folder_images("pets", 64, test_fraction=0.2)  # doctest: +SKIP
+        >>> pets.labels  # doctest: +SKIP
+        ('cats', 'dogs')
     """
     folder = Path(data_dir or ".") / (path or name)
     if test_fraction is None:
@@ -125,9 +124,8 @@ def listed_images(
             labels, or is in two different parts (one list may be used for both).
 
     Example:
-
-    >>> from keras_permix.data import listed_images
-    >>> listed_images("birds", 64, train="birds.csv", test_fraction=0.2)  # doctest: +SKIP
+        >>> from keras_permix.data import listed_images
+        >>> listed_images("birds", 64, train="birds.csv", test_fraction=0.2)  # doctest: +SKIP
     """
     folder = Path(data_dir or ".")
     if (test is None) == (test_fraction is None):

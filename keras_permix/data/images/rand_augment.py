@@ -25,12 +25,11 @@ class RandAugment:
         ValueError: If an argument is out of range.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data import RandAugment
-    >>> images = np.zeros((8, 32, 32, 3), "uint8")
-    >>> RandAugment(num_ops=2, factor=0.3)(images, np.random.default_rng(0)).shape
-    (8, 32, 32, 3)
+        >>> import numpy as np
+        >>> from keras_permix.data import RandAugment
+        >>> images = np.zeros((8, 32, 32, 3), "uint8")
+        >>> RandAugment(num_ops=2, factor=0.3)(images, np.random.default_rng(0)).shape
+        (8, 32, 32, 3)
 
     Reference: [Cubuk, Zoph, Shlens and Le, 2020](https://arxiv.org/abs/1909.13719).
     """

@@ -28,12 +28,11 @@ class RecordSource(Source):
         seed: Int ≥ 0, seed of the random numbers for `transform`. Default: 0.
 
     Example:
-
-    >>> from keras_permix.data import ResizeCrop
-    >>> records = [{"image": np.zeros((40, 30, 3), "uint8"), "label": 0}]
-    >>> images, labels = RecordSource(records, ResizeCrop(24)).read([0])
-    >>> images.shape, labels.shape
-    ((1, 24, 24, 3), (1,))
+        >>> from keras_permix.data import ResizeCrop
+        >>> records = [{"image": np.zeros((40, 30, 3), "uint8"), "label": 0}]
+        >>> images, labels = RecordSource(records, ResizeCrop(24)).read([0])
+        >>> images.shape, labels.shape
+        ((1, 24, 24, 3), (1,))
     """
 
     labels: tuple[str, ...]  # names of the classes, if known
@@ -91,12 +90,11 @@ class ResizeCrop:
         ValueError: If `keep` is out of range.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.data import ResizeCrop
-    >>> crop = ResizeCrop(224, random=True)
-    >>> crop(np.zeros((375, 500, 3), "uint8"), np.random.default_rng(0)).shape
-    (224, 224, 3)
+        >>> import numpy as np
+        >>> from keras_permix.data import ResizeCrop
+        >>> crop = ResizeCrop(224, random=True)
+        >>> crop(np.zeros((375, 500, 3), "uint8"), np.random.default_rng(0)).shape
+        (224, 224, 3)
 
     Reference: [Szegedy et al., 2015](https://arxiv.org/abs/1409.4842) for the random rectangle.
     """

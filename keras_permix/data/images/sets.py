@@ -72,10 +72,9 @@ def load_images(name: str, data_dir: StrPath | None = None) -> Dataset:
         ConnectionError: If the download fails.
 
     Example:
-
-    >>> images, labels = load_images("mnist").train  # doctest: +SKIP
-    >>> images.shape, labels.shape  # doctest: +SKIP
-    ((60000, 28, 28, 1), (60000,))
+        >>> images, labels = load_images("mnist").train  # doctest: +SKIP
+        >>> images.shape, labels.shape  # doctest: +SKIP
+        ((60000, 28, 28, 1), (60000,))
 
     Reference: [Krizhevsky, 2009](https://www.cs.toronto.edu/~kriz/cifar.html) for CIFAR,
     [LeCun, Bottou, Bengio and Haffner, 1998](https://doi.org/10.1109/5.726791) for MNIST,
@@ -170,8 +169,7 @@ def load_sheet(path: StrPath) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
         FileNotFoundError: If one of the two files is missing.
 
     Example:
-
-    >>> x, y, labels = load_sheet("examples/images/cifar10_test.png")  # doctest: +SKIP
+        >>> x, y, labels = load_sheet("examples/images/cifar10_test.png")  # doctest: +SKIP
     """
     path = Path(path)
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -199,9 +197,8 @@ def generated_images(
         A `Dataset` whose classes alternate.
 
     Example:
-
-    >>> generated_images((32, 32, 3), num_classes=10, count=64).train[0].shape
-    (64, 32, 32, 3)
+        >>> generated_images((32, 32, 3), num_classes=10, count=64).train[0].shape
+        (64, 32, 32, 3)
     """
     rng = np.random.default_rng(seed)
     coarse = rng.integers(40, 216, (num_classes, 4, 4, shape[2]))

@@ -41,10 +41,9 @@ def tfds_images(
         ConnectionError: If the set cannot be prepared.
 
     Example:
-
-    >>> birds = tfds_images("caltech_birds2011", 64)  # doctest: +SKIP
-    >>> len(birds.labels)  # doctest: +SKIP
-    200
+        >>> birds = tfds_images("caltech_birds2011", 64)  # doctest: +SKIP
+        >>> len(birds.labels)  # doctest: +SKIP
+        200
     """
     train, test = (
         _source(name, split, data_dir, ResizeCrop(image_size, cut), seed)

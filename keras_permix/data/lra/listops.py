@@ -33,11 +33,10 @@ def listops_tokenizer() -> str:
         A str, for the `tokenizer` of a model or a `SubwordEncoder`.
 
     Example:
-
-    >>> from keras_permix.data import SubwordEncoder, listops_tokenizer
-    >>> encode = SubwordEncoder(listops_tokenizer(), max_sequence_length=6)
-    >>> encode(["( ( ( [MAX 4 ) 3 ) ] )"], 6)["tokens"].tolist()
-    [[12, 5, 4, 15, 0, 0]]
+        >>> from keras_permix.data import SubwordEncoder, listops_tokenizer
+        >>> encode = SubwordEncoder(listops_tokenizer(), max_sequence_length=6)
+        >>> encode(["( ( ( [MAX 4 ) 3 ) ] )"], 6)["tokens"].tolist()
+        [[12, 5, 4, 15, 0, 0]]
     """
     parts: dict[str, Any] = {
         "version": "1.0",
@@ -101,12 +100,11 @@ def generated_listops(
             sequences.
 
     Example:
-
-    >>> from keras_permix.data import LISTOPS_VOCABULARY, generated_listops
-    >>> sizes = dict(train=8, validation=2, test=2, min_tokens=5, max_tokens=15, max_depth=3)
-    >>> data = generated_listops(16, **sizes)
-    >>> len(data.train[0]), data.train[0].read([0])[0]["tokens"].shape
-    (8, (1, 16))
+        >>> from keras_permix.data import LISTOPS_VOCABULARY, generated_listops
+        >>> sizes = dict(train=8, validation=2, test=2, min_tokens=5, max_tokens=15, max_depth=3)
+        >>> data = generated_listops(16, **sizes)
+        >>> len(data.train[0]), data.train[0].read([0])[0]["tokens"].shape
+        (8, (1, 16))
 
     Reference: [Nangia & Bowman, 2018](https://aclanthology.org/N18-4013). The numbers are those of
     [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), and the released code.
@@ -153,14 +151,13 @@ def load_listops(
         FileNotFoundError: If a file is missing.
 
     Example:
-
-    >>> from pathlib import Path
-    >>> from keras_permix.data import load_listops
-    >>> for part in ("train", "val", "test"):
-    ...     size = Path(f"basic_{part}.tsv").write_text("Source\tTarget\n( [MAX 4 3 ] )\t4\n")
-    >>> inputs, labels = load_listops(6, data_dir=".").train[0].read([0])
-    >>> inputs["tokens"].tolist(), labels.tolist()
-    ([[12, 5, 4, 15, 0, 0]], [4])
+        >>> from pathlib import Path
+        >>> from keras_permix.data import load_listops
+        >>> for part in ("train", "val", "test"):
+        ...     size = Path(f"basic_{part}.tsv").write_text("Source\tTarget\n( [MAX 4 3 ] )\t4\n")
+        >>> inputs, labels = load_listops(6, data_dir=".").train[0].read([0])
+        >>> inputs["tokens"].tolist(), labels.tolist()
+        ([[12, 5, 4, 15, 0, 0]], [4])
 
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """

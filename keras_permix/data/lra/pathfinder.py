@@ -86,11 +86,10 @@ def generated_pathfinder(
             paths.
 
     Example:
-
-    >>> from keras_permix.data import generated_pathfinder
-    >>> sizes = dict(train=8, validation=2, test=2, contour_length=4, distractors=2)
-    >>> generated_pathfinder(32, **sizes).train[0].shape
-    (8, 32, 32, 1)
+        >>> from keras_permix.data import generated_pathfinder
+        >>> sizes = dict(train=8, validation=2, test=2, contour_length=4, distractors=2)
+        >>> generated_pathfinder(32, **sizes).train[0].shape
+        (8, 32, 32, 1)
 
     Reference: [Linsley et al., 2018](https://arxiv.org/abs/1805.08315),
     [Kim et al., 2020](https://openreview.net/forum?id=HJxrVA4FDS), and the released code. Numbers
@@ -155,11 +154,10 @@ def load_pathfinder(
         FileNotFoundError: If an image does not exist, or there are fewer than three images.
 
     Example:
-
-    >>> from keras_permix.data import load_pathfinder
-    >>> data = load_pathfinder(32, path="pathfinder32/curv_baseline")  # doctest: +SKIP
-    >>> data.train[0].read([0])[0].shape  # doctest: +SKIP
-    (1, 32, 32, 1)
+        >>> from keras_permix.data import load_pathfinder
+        >>> data = load_pathfinder(32, path="pathfinder32/curv_baseline")  # doctest: +SKIP
+        >>> data.train[0].read([0])[0].shape  # doctest: +SKIP
+        (1, 32, 32, 1)
 
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006).
     """

@@ -34,9 +34,8 @@ def load_pixels(data_dir: StrPath | None = None, *, validation: int = 5_000) -> 
         ValueError: If no images are left for training.
 
     Example:
-
-    >>> load_pixels().train[0].shape  # doctest: +SKIP
-    (45000, 32, 32, 1)
+        >>> load_pixels().train[0].shape  # doctest: +SKIP
+        (45000, 32, 32, 1)
 
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006), which uses
     another validation part.

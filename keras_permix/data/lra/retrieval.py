@@ -46,14 +46,13 @@ def load_retrieval(
         FileNotFoundError: If a file is missing.
 
     Example:
-
-    >>> from pathlib import Path
-    >>> from keras_permix.data import load_retrieval
-    >>> for part in ("train", "eval", "test"):
-    ...     size = Path(f"new_aan_pairs.{part}.tsv").write_text("1\tA1\tB2\tone text\tanother\n")
-    >>> inputs, labels = load_retrieval(16, data_dir=".").train[0].read([0])
-    >>> inputs["tokens"].shape, labels.tolist()
-    ((1, 2, 16), [1])
+        >>> from pathlib import Path
+        >>> from keras_permix.data import load_retrieval
+        >>> for part in ("train", "eval", "test"):
+        ...     size = Path(f"new_aan_pairs.{part}.tsv").write_text("1\tA1\tB2\ta text\tanother\n")
+        >>> inputs, labels = load_retrieval(16, data_dir=".").train[0].read([0])
+        >>> inputs["tokens"].shape, labels.tolist()
+        ((1, 2, 16), [1])
 
     Reference: [Tay et al., "Long Range Arena", 2020](https://arxiv.org/abs/2011.04006). The texts
     are from the ACL Anthology Network, [Radev et al., 2013](https://doi.org/10.1007/s10579-012-9211-2).
@@ -93,10 +92,9 @@ def load_review_halves(
         FileNotFoundError: If a file is missing.
 
     Example:
-
-    >>> from keras_permix.data import load_review_halves
-    >>> load_review_halves(128).labels  # doctest: +SKIP
-    ('another review', 'same review')
+        >>> from keras_permix.data import load_review_halves
+        >>> load_review_halves(128).labels  # doctest: +SKIP
+        ('another review', 'same review')
 
     Reference: [Maas et al., 2011](https://aclanthology.org/P11-1015) for the reviews.
     """

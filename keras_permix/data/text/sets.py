@@ -65,13 +65,12 @@ def load_texts(
         FileNotFoundError: If a file is missing.
 
     Example:
-
-    >>> from pathlib import Path
-    >>> from keras_permix.data import load_texts
-    >>> size = Path("mine.csv").write_text("text,label\nwell done,good\nno,bad\n")
-    >>> data = load_texts("mine", 8, train="mine.csv", test="mine.csv")
-    >>> data.labels, data.train[0].read([0, 1])[1].tolist()
-    (('bad', 'good'), [1, 0])
+        >>> from pathlib import Path
+        >>> from keras_permix.data import load_texts
+        >>> size = Path("mine.csv").write_text("text,label\nwell done,good\nno,bad\n")
+        >>> data = load_texts("mine", 8, train="mine.csv", test="mine.csv")
+        >>> data.labels, data.train[0].read([0, 1])[1].tolist()
+        (('bad', 'good'), [1, 0])
 
     Reference: [Zhang et al., 2015](https://arxiv.org/abs/1509.01626) for AG News,
     [Maas et al., 2011](https://aclanthology.org/P11-1015) for IMDB,

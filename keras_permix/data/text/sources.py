@@ -71,11 +71,10 @@ class TextSource(SequenceSource):
         ValueError: If the numbers of texts and labels differ, or `pad_to` is given for pairs.
 
     Example:
-
-    >>> from keras_permix.data import TextSource
-    >>> inputs, labels = TextSource(["no", "yes"], [0, 1], max_sequence_length=4).read([1])
-    >>> inputs["tokens"].tolist(), labels.tolist()
-    ([[122, 102, 116, 0]], [1])
+        >>> from keras_permix.data import TextSource
+        >>> inputs, labels = TextSource(["no", "yes"], [0, 1], max_sequence_length=4).read([1])
+        >>> inputs["tokens"].tolist(), labels.tolist()
+        ([[122, 102, 116, 0]], [1])
     """
 
     def __init__(
@@ -118,11 +117,11 @@ class TokenSource(SequenceSource):
         ValueError: If `lengths` do not match `tokens` or `labels`.
 
     Example:
-
-    >>> from keras_permix.data import TokenSource
-    >>> inputs, labels = TokenSource([5, 6, 7], [2, 1], [0, 1], max_sequence_length=3).read([1, 0])
-    >>> inputs["tokens"].tolist(), labels.tolist()
-    ([[7, 0, 0], [5, 6, 0]], [1, 0])
+        >>> from keras_permix.data import TokenSource
+        >>> source = TokenSource([5, 6, 7], [2, 1], [0, 1], max_sequence_length=3)
+        >>> inputs, labels = source.read([1, 0])
+        >>> inputs["tokens"].tolist(), labels.tolist()
+        ([[7, 0, 0], [5, 6, 0]], [1, 0])
     """
 
     def __init__(

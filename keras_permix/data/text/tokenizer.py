@@ -28,12 +28,11 @@ class SubwordEncoder:
         ValueError: If the library cannot read `tokenizer`, or encode a text.
 
     Example:
-
-    >>> from keras_permix.data import SubwordEncoder, train_tokenizer
-    >>> encode = SubwordEncoder(train_tokenizer(["low lower"], 20), max_sequence_length=4,
-    ...     joined=True)
-    >>> encode([("low", "lower")], 4)["segment_ids"].tolist()
-    [[0, 1, 0, 0]]
+        >>> from keras_permix.data import SubwordEncoder, train_tokenizer
+        >>> encode = SubwordEncoder(train_tokenizer(["low lower"], 20), max_sequence_length=4,
+        ...     joined=True)
+        >>> encode([("low", "lower")], 4)["segment_ids"].tolist()
+        [[0, 1, 0, 0]]
     """
 
     def __init__(self, tokenizer: str, max_sequence_length: int, joined: bool = False) -> None:
@@ -93,11 +92,10 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
         ValueError: If `texts` is a str, or `vocabulary_size` is too small for its characters.
 
     Example:
-
-    >>> from keras_permix.data import SubwordEncoder, train_tokenizer
-    >>> encode = SubwordEncoder(train_tokenizer(["low lower lowest"], 20), max_sequence_length=4)
-    >>> encode(["Low"], 4)["mask"].tolist()
-    [[True, False, False, False]]
+        >>> from keras_permix.data import SubwordEncoder, train_tokenizer
+        >>> encode = SubwordEncoder(train_tokenizer(["low lower"], 20), max_sequence_length=4)
+        >>> encode(["Low"], 4)["mask"].tolist()
+        [[True, False, False, False]]
 
     Reference: Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", 2016.
     """

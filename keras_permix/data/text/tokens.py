@@ -21,10 +21,9 @@ def encode_bytes(text: str) -> np.ndarray:
         int32 array of one token per byte.
 
     Example:
-
-    >>> from keras_permix.data import encode_bytes
-    >>> encode_bytes("ab").tolist()
-    [98, 99]
+        >>> from keras_permix.data import encode_bytes
+        >>> encode_bytes("ab").tolist()
+        [98, 99]
 
     Reference: Tay et al., "Long Range Arena", 2020, and the released code.
     """
@@ -52,10 +51,9 @@ def pad_tokens(samples: Sequence[Any], max_sequence_length: int) -> dict[str, np
         ValueError: If there are no samples.
 
     Example:
-
-    >>> from keras_permix.data import pad_tokens
-    >>> pad_tokens([[5, 6], [7]], max_sequence_length=3)["tokens"].tolist()
-    [[5, 6, 0], [7, 0, 0]]
+        >>> from keras_permix.data import pad_tokens
+        >>> pad_tokens([[5, 6], [7]], max_sequence_length=3)["tokens"].tolist()
+        [[5, 6, 0], [7, 0, 0]]
     """
     if not len(samples):
         raise ValueError(f"`samples` must not be empty. Received: {samples!r}")
@@ -87,10 +85,9 @@ def encode_texts(
         A dict of "tokens" and "mask", as `pad_tokens` returns it.
 
     Example:
-
-    >>> from keras_permix.data import encode_texts
-    >>> encode_texts([("a", "b")], max_sequence_length=2)["tokens"].tolist()
-    [[[98, 0], [99, 0]]]
+        >>> from keras_permix.data import encode_texts
+        >>> encode_texts([("a", "b")], max_sequence_length=2)["tokens"].tolist()
+        [[[98, 0], [99, 0]]]
     """
     samples = [
         tuple(map(encode, text)) if isinstance(text, tuple) else encode(text) for text in texts

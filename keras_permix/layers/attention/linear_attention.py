@@ -42,20 +42,18 @@ class LinearAttention(Streaming, SelfAttention):
         ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import LinearAttention
+        >>> layer = LinearAttention(num_heads=4, causal=True)
+        >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
+        >>> outputs, state = layer.chunk(np.ones((2, 10, 32), "float32"), layer.initial_state(2))
+        >>> output, state = layer.step(np.ones((2, 32), "float32"), state)
+        >>> tuple(outputs.shape), tuple(output.shape)
+        ((2, 10, 32), (2, 32))
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import LinearAttention
-    >>> layer = LinearAttention(num_heads=4, causal=True)
-    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-    >>> outputs, state = layer.chunk(np.ones((2, 10, 32), "float32"), layer.initial_state(2))
-    >>> output, state = layer.step(np.ones((2, 32), "float32"), state)
-    >>> tuple(outputs.shape), tuple(output.shape)
-    ((2, 10, 32), (2, 32))
-
-    Reference:
-        Katharopoulos et al., "Transformers are RNNs: Fast Autoregressive Transformers with Linear
-        Attention", 2020, arXiv:2006.16236, equations (5) and (7).
+    Reference: Katharopoulos et al., "Transformers are RNNs", 2020, arXiv:2006.16236, equations (5)
+    and (7).
     """
 
     def __init__(self, *args: Any, causal: bool = False, **kwargs: Any) -> None:
@@ -180,15 +178,13 @@ class PerformerAttention(SelfAttention):
         ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import PerformerAttention
+        >>> tuple(PerformerAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import PerformerAttention
-    >>> tuple(PerformerAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Choromanski et al., "Rethinking Attention with Performers", 2021, arXiv:2009.14794, lemma
-        1 and section 2.4.
+    Reference: Choromanski et al., "Rethinking Attention with Performers", 2021, arXiv:2009.14794,
+    lemma 1 and section 2.4.
     """
 
     def __init__(

@@ -33,16 +33,14 @@ class LinformerAttention(SelfAttention):
             tokens than `max_sequence_length`, or an unknown number of tokens if that is `None`.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import LinformerAttention
+        >>> layer = LinformerAttention(num_heads=4, mixtures=16)
+        >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import LinformerAttention
-    >>> layer = LinformerAttention(num_heads=4, mixtures=16)
-    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020, arXiv:2006.04768,
-        equation (7), with headwise sharing.
+    Reference: Wang et al., "Linformer", 2020, arXiv:2006.04768, equation (7), with headwise
+    sharing.
     """
 
     def __init__(

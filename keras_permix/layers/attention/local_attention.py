@@ -33,16 +33,14 @@ class LocalAttention(SoftmaxAttention):
             unknown number of tokens if `block_size` is `None`.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import LocalAttention
+        >>> layer = LocalAttention(num_heads=4, block_size=16)
+        >>> tuple(layer(np.ones((2, 50, 32), "float32")).shape)
+        (2, 50, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import LocalAttention
-    >>> layer = LocalAttention(num_heads=4, block_size=16)
-    >>> tuple(layer(np.ones((2, 50, 32), "float32")).shape)
-    (2, 50, 32)
-
-    Reference:
-        Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018, arXiv:1801.10198,
-        section 4.2.3.
+    Reference: Liu et al., "Generating Wikipedia by Summarizing Long Sequences", 2018,
+    arXiv:1801.10198, section 4.2.3.
     """
 
     def __init__(self, num_heads: int = 8, block_size: int | None = 64, **kwargs: Any) -> None:

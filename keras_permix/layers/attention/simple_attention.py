@@ -40,15 +40,12 @@ class SimpleAttention(Streaming, SelfAttention):
         ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import SimpleAttention
+        >>> tuple(SimpleAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import SimpleAttention
-    >>> tuple(SimpleAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
-        arXiv:2111.15588.
+    Reference: Yorsh et al., "SimpleTRON", 2022, arXiv:2111.15588.
     """
 
     def __init__(

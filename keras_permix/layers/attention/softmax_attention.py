@@ -50,15 +50,13 @@ class SoftmaxAttention(SelfAttention):
         ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import SoftmaxAttention
+        >>> tuple(SoftmaxAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import SoftmaxAttention
-    >>> tuple(SoftmaxAttention(num_heads=4)(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762; the variant of the
-        ViT in the released code of CSP.
+    Reference: Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762; the variant of
+    the ViT in the released code of CSP.
     """
 
     def __init__(

@@ -48,19 +48,14 @@ class MixerBlock(Composite):
         TypeError: if `mixer` is not a layer.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import CSP, MixerBlock
+        >>> tuple(MixerBlock(CSP(), mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import CSP, MixerBlock
-    >>> tuple(MixerBlock(CSP(), mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at
-        Scale", 2021, arXiv:2010.11929.
-        Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
-        Understanding", 2018, arXiv:1810.04805.
-        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
-        arXiv:2111.15588 (the extra skip connection).
+    Reference: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021, arXiv:2010.11929. Devlin
+    et al., "BERT", 2018, arXiv:1810.04805. Yorsh et al., "SimpleTRON", 2022, arXiv:2111.15588 (the
+    extra skip connection).
     """
 
     def __init__(

@@ -34,17 +34,13 @@ class MLPMixerBlock(Composite):
             size that the MLP does not support.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import MLPMixerBlock
+        >>> tuple(MLPMixerBlock("butterfly")(np.ones((2, 64, 121), "float32")).shape)
+        (2, 64, 121)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import MLPMixerBlock
-    >>> tuple(MLPMixerBlock("butterfly")(np.ones((2, 64, 121), "float32")).shape)
-    (2, 64, 121)
-
-    Reference:
-        Tolstikhin et al., "MLP-Mixer: An all-MLP Architecture for Vision", 2021,
-        arXiv:2105.01601.
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735, Table II.
+    Reference: Tolstikhin et al., "MLP-Mixer", 2021, arXiv:2105.01601. Sapkota & Bhattarai,
+    "Dimension Mixer", 2023, arXiv:2311.18735, Table II.
     """
 
     def __init__(

@@ -49,15 +49,13 @@ class SimpleAttentionBlock(MixerBlock):
         ValueError: for an argument out of range, or an input width that the heads do not divide.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import SimpleAttentionBlock
+        >>> block = SimpleAttentionBlock(num_heads=4, mlp_dim=64)
+        >>> tuple(block(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import SimpleAttentionBlock
-    >>> tuple(SimpleAttentionBlock(num_heads=4, mlp_dim=64)(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Yorsh et al., "SimpleTRON: Simple Transformer with O(N) Complexity", 2022,
-        arXiv:2111.15588.
+    Reference: Yorsh et al., "SimpleTRON", 2022, arXiv:2111.15588.
     """
 
     def __init__(

@@ -41,15 +41,12 @@ class BlockDense(Composite):
             divide.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import BlockDense
+        >>> tuple(BlockDense(blocks=4, units=6)(np.ones((2, 5, 32), "float32")).shape)
+        (2, 5, 24)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import BlockDense
-    >>> tuple(BlockDense(blocks=4, units=6)(np.ones((2, 5, 32), "float32")).shape)
-    (2, 5, 24)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
 
     def __init__(

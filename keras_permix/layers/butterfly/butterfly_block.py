@@ -47,16 +47,13 @@ class ButterflyBlock(MixingLayer):
         TypeError: if `block` is not a layer.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import ButterflyBlock, SoftmaxAttention
+        >>> layer = ButterflyBlock(SoftmaxAttention(num_heads=4), block_size=8, stage=1)
+        >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import ButterflyBlock, SoftmaxAttention
-    >>> layer = ButterflyBlock(SoftmaxAttention(num_heads=4), block_size=8, stage=1)
-    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
 
     def __init__(
@@ -158,16 +155,13 @@ class ButterflyAttention(LocalAttention):
             blocks that do not fill the tokens.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import ButterflyAttention
+        >>> layer = ButterflyAttention(num_heads=4, layer_index=1, num_layers=2)
+        >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import ButterflyAttention
-    >>> layer = ButterflyAttention(num_heads=4, layer_index=1, num_layers=2)
-    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
 
     def __init__(

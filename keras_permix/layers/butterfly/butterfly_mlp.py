@@ -65,16 +65,13 @@ class ButterflyLinear(Butterfly):
         ValueError: for blocks that do not fill the channels in every stage.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import ButterflyLinear
+        >>> layer = ButterflyLinear(block_size=8)
+        >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
+        ((2, 64), 1024)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import ButterflyLinear
-    >>> layer = ButterflyLinear(block_size=8)
-    >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
-    ((2, 64), 1024)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
 
     def build(self, input_shape: Shape) -> None:
@@ -105,16 +102,13 @@ class ButterflyMLP(Butterfly):
             stage.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import ButterflyMLP
+        >>> layer = ButterflyMLP(block_size=8, expansion=2)
+        >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
+        ((2, 64), 4480)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import ButterflyMLP
-    >>> layer = ButterflyMLP(block_size=8, expansion=2)
-    >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
-    ((2, 64), 4480)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735.
     """
 
     def __init__(
@@ -158,16 +152,13 @@ class ButterflyLinearMLP(Composite):
         ValueError: for an argument out of range, or a number of channels that is not a square.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import ButterflyLinearMLP
+        >>> layer = ButterflyLinearMLP()
+        >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
+        ((2, 64), 2176)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import ButterflyLinearMLP
-    >>> layer = ButterflyLinearMLP()
-    >>> tuple(layer(np.ones((2, 64), "float32")).shape), layer.count_params()
-    ((2, 64), 2176)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735, Table II.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735, Table II.
     """
 
     def __init__(self, expansion: int = 1, activation: Any = "elu", **kwargs: Any) -> None:

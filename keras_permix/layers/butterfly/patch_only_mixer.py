@@ -31,15 +31,12 @@ class PatchOnlyMixer(Composite):
         ValueError: for an argument out of range, or sizes that do not divide height and width.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import PatchOnlyMixer
+        >>> tuple(PatchOnlyMixer((5, 7))(np.ones((2, 35, 70, 3), "float32")).shape)
+        (2, 35, 70, 3)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import PatchOnlyMixer
-    >>> tuple(PatchOnlyMixer((5, 7))(np.ones((2, 35, 70, 3), "float32")).shape)
-    (2, 35, 70, 3)
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735, Table V.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735, Table V.
     """
 
     def __init__(

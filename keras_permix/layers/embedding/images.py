@@ -62,13 +62,12 @@ class ImagePreprocessor(Composite):
             of another shape, or values outside 0–255 in the first batch.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix.layers import ImagePreprocessor
-    >>> layer = ImagePreprocessor(image_size=32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
-    >>> images = layer(np.full((2, 48, 40, 3), 255, "uint8"))
-    >>> tuple(images.shape), round(float(images[0, 0, 0, 0]), 3)
-    ((2, 32, 32, 3), 2.0)
+        >>> import numpy as np
+        >>> from keras_permix.layers import ImagePreprocessor
+        >>> layer = ImagePreprocessor(image_size=32, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+        >>> images = layer(np.full((2, 48, 40, 3), 255, "uint8"))
+        >>> tuple(images.shape), round(float(images[0, 0, 0, 0]), 3)
+        ((2, 32, 32, 3), 2.0)
     """
 
     def __init__(
@@ -168,8 +167,7 @@ def resize_patches(kernel: Tensor, old: int, new: int) -> Tensor:
     Resized patches get the token of the original ones: exactly if they grow, else as closely as
     possible (least squares).
 
-    Reference:
-        Beyer et al., "FlexiViT: One Model for All Patch Sizes", 2023, arXiv:2212.08013, 3.4.
+    Reference: Beyer et al., "FlexiViT", 2023, arXiv:2212.08013, 3.4.
     """
     if old == new:
         return kernel
@@ -217,15 +215,13 @@ class PatchEmbedding(Composite):
         ValueError: for an argument below 1, or a size that does not divide the image.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import PatchEmbedding
+        >>> layer = PatchEmbedding(patch_size=4, hidden_dim=64)
+        >>> tuple(layer(np.ones((2, 32, 32, 3), "float32")).shape)
+        (2, 64, 64)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import PatchEmbedding
-    >>> tuple(PatchEmbedding(patch_size=4, hidden_dim=64)(np.ones((2, 32, 32, 3), "float32")).shape)
-    (2, 64, 64)
-
-    Reference:
-        Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at
-        Scale", 2021, arXiv:2010.11929.
+    Reference: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021, arXiv:2010.11929.
     """
 
     def __init__(self, patch_size: int, hidden_dim: int, **kwargs: Any) -> None:

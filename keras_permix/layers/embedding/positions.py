@@ -32,15 +32,13 @@ class PositionEmbedding(Composite):
         ValueError: for a wrong shape, an unknown number of tokens, or more tokens than positions.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import PositionEmbedding
+        >>> tuple(PositionEmbedding(use_class_token=True)(np.ones((2, 64, 32), "float32")).shape)
+        (2, 65, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import PositionEmbedding
-    >>> tuple(PositionEmbedding(use_class_token=True)(np.ones((2, 64, 32), "float32")).shape)
-    (2, 65, 32)
-
-    Reference:
-        Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at
-        Scale", 2021, arXiv:2010.11929; unused parameters as in the released code of CSP.
+    Reference: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021, arXiv:2010.11929; unused
+    parameters as in the released code of CSP.
     """
 
     def __init__(

@@ -45,17 +45,14 @@ class TokenEmbedding(Composite):
         ValueError: for an argument out of range, or more than `max_sequence_length` token ids.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import TokenEmbedding
+        >>> layer = TokenEmbedding(257, 32, max_sequence_length=100, use_class_token=True)
+        >>> tuple(layer(np.ones((2, 64), "int32")).shape)
+        (2, 65, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import TokenEmbedding
-    >>> layer = TokenEmbedding(257, hidden_dim=32, max_sequence_length=100, use_class_token=True)
-    >>> tuple(layer(np.ones((2, 64), "int32")).shape)
-    (2, 65, 32)
-
-    Reference:
-        Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762, section 3.5.
-        Tay et al., "Long Range Arena: A Benchmark for Efficient Transformers", 2020,
-        arXiv:2011.04006 and the released code.
+    Reference: Vaswani et al., "Attention Is All You Need", 2017, arXiv:1706.03762, section 3.5. Tay
+    et al., "Long Range Arena", 2020, arXiv:2011.04006 and the released code.
     """
 
     def __init__(

@@ -30,17 +30,15 @@ class GraphEmbedding(Composite):
         hidden_dim: Channels per token.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import GraphEmbedding
+        >>> degree = np.array([[2, 2, 0]])
+        >>> graphs = {"x": np.array([[[8], [3], [0]]]), "in_degree": degree, "out_degree": degree}
+        >>> tuple(GraphEmbedding(hidden_dim=16)(graphs).shape)
+        (1, 4, 16)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import GraphEmbedding
-    >>> degree = np.array([[2, 2, 0]])
-    >>> graphs = {"x": np.array([[[8], [3], [0]]]), "in_degree": degree, "out_degree": degree}
-    >>> tuple(GraphEmbedding(hidden_dim=16)(graphs).shape)
-    (1, 4, 16)
-
-    Reference:
-        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-        arXiv:2106.05234, section 3.1.1, and the released code.
+    Reference: Ying et al., "Graphormer", 2021, arXiv:2106.05234, section 3.1.1, and the released
+    code.
     """
 
     def __init__(self, hidden_dim: int, **kwargs: Any) -> None:
@@ -103,17 +101,15 @@ class GraphormerBias(Composite):
         ValueError: for an argument out of range.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import GraphormerBias
+        >>> pair = {"attn_bias": np.zeros((1, 3, 3)), "spatial_pos": np.array([[[1, 2], [2, 1]]])}
+        >>> pair["attn_edge_type"] = np.array([[[[0], [7]], [[7], [0]]]])
+        >>> tuple(GraphormerBias(num_heads=4, edges="single")(pair).shape)
+        (1, 4, 3, 3)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import GraphormerBias
-    >>> pair = {"attn_bias": np.zeros((1, 3, 3)), "spatial_pos": np.array([[[1, 2], [2, 1]]])}
-    >>> pair["attn_edge_type"] = np.array([[[[0], [7]], [[7], [0]]]])
-    >>> tuple(GraphormerBias(num_heads=4, edges="single")(pair).shape)
-    (1, 4, 3, 3)
-
-    Reference:
-        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-        arXiv:2106.05234, sections 3.1.2 and 3.1.3, and the released code.
+    Reference: Ying et al., "Graphormer", 2021, arXiv:2106.05234, sections 3.1.2 and 3.1.3, and the
+    released code.
     """
 
     def __init__(

@@ -153,18 +153,14 @@ class GraphormerBlock(Composite):
             does not divide.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import GraphormerBlock
+        >>> tokens, bias = np.ones((2, 6, 32), "float32"), np.zeros((2, 4, 6, 6), "float32")
+        >>> tuple(GraphormerBlock(num_heads=4, mixer="slice_sort")(tokens, bias).shape)
+        (2, 6, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import GraphormerBlock
-    >>> tokens, bias = np.ones((2, 6, 32), "float32"), np.zeros((2, 4, 6, 6), "float32")
-    >>> tuple(GraphormerBlock(num_heads=4, mixer="slice_sort")(tokens, bias).shape)
-    (2, 6, 32)
-
-    Reference:
-        Ying et al., "Do Transformers Really Perform Badly for Graph Representation?", 2021,
-        arXiv:2106.05234.
-        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
-        Discriminative Tasks", 2023, arXiv:2310.17683 and the released code.
+    Reference: Ying et al., "Graphormer", 2021, arXiv:2106.05234. Yuan & Xu, "Sliceformer", 2023,
+    arXiv:2310.17683 and the released code.
     """
 
     def __init__(

@@ -36,15 +36,12 @@ class DampedEMA(Streaming, MixingLayer):
         dropout: Rate of the dropout of the outputs, in `[0, 1)`.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import DampedEMA
+        >>> tuple(DampedEMA()(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import DampedEMA
-    >>> tuple(DampedEMA()(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655,
-        section 3.1, and the released code.
+    Reference: Ma et al., "Mega", 2022, arXiv:2209.10655, section 3.1, and the released code.
     """
 
     def __init__(

@@ -47,10 +47,8 @@ class MegaAttention(Composite):
         causal: Whether a token attends only to itself and earlier tokens.
         dropout: Rate of the dropout on the attention map.
 
-    Reference:
-        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655,
-        sections 3.2 to 3.5, and the released code, which divides by the context where the paper
-        does not.
+    Reference: Ma et al., "Mega", 2022, arXiv:2209.10655, sections 3.2 to 3.5, and the released
+    code, which divides by the context where the paper does not.
     """
 
     def __init__(

@@ -72,24 +72,20 @@ class MegaBlock(Streaming, Composite):
             tokens. Graphs that TensorFlow traced for any number of tokens raise a TensorFlow error.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import MegaBlock
+        >>> tuple(MegaBlock(shared_dim=16)(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
+        >>> block = MegaBlock(attention={"chunk_size": 32}, causal=True)
+        >>> tuple(block(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
+        >>> outputs, state = block.chunk(np.ones((2, 40, 32), "float32"), block.initial_state(2))
+        >>> output, state = block.step(np.ones((2, 32), "float32"), state)
+        >>> tuple(output.shape), int(state["attention"]["position"])
+        ((2, 32), 41)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import MegaBlock
-    >>> tuple(MegaBlock(shared_dim=16)(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-    >>> block = MegaBlock(attention={"chunk_size": 32}, causal=True)
-    >>> tuple(block(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-    >>> outputs, state = block.chunk(np.ones((2, 40, 32), "float32"), block.initial_state(2))
-    >>> output, state = block.step(np.ones((2, 32), "float32"), state)
-    >>> tuple(output.shape), int(state["attention"]["position"])
-    ((2, 32), 41)
-
-    Reference:
-        Ma et al., "Mega: Moving Average Equipped Gated Attention", 2022, arXiv:2209.10655 and the
-        released code.
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914 (CSP as the mixer).
+    Reference: Ma et al., "Mega", 2022, arXiv:2209.10655 and the released code. Yuan & Xu,
+    "Channel-wise Sample Permutation", 2024, arXiv:2410.10914 (CSP as the mixer).
     """
 
     def __init__(

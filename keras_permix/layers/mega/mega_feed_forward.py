@@ -16,10 +16,8 @@ STDDEV = 0.02  # of initial kernels
 class ScaleNorm(Composite):
     """Scale every token to one learned length: `scale * x / sqrt(mean(x**2) + epsilon)`.
 
-    Reference:
-        Nguyen and Salazar, "Transformers without Tears: Improving the Normalization of
-        Self-Attention", 2019, arXiv:1910.05895, with the mean in place of the sum, as in the
-        released code of MEGA.
+    Reference: Nguyen & Salazar, "Transformers without Tears", 2019, arXiv:1910.05895, with the mean
+    in place of the sum, as in the released code of MEGA.
     """
 
     def __init__(self, epsilon=EPSILON, **kwargs):

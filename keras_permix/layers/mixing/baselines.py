@@ -28,15 +28,12 @@ class FourierMixer(MixingLayer):
         ValueError: for a rate out of range, or a wrong shape.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import FourierMixer
+        >>> np.asarray(FourierMixer()(np.ones((1, 2, 3), "float32"))[0]).tolist()
+        [[6.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import FourierMixer
-    >>> np.asarray(FourierMixer()(np.ones((1, 2, 3), "float32"))[0]).tolist()
-    [[6.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
-
-    Reference:
-        Lee-Thorp et al., "FNet: Mixing Tokens with Fourier Transforms", 2021, arXiv:2105.03824,
-        equation (3).
+    Reference: Lee-Thorp et al., "FNet", 2021, arXiv:2105.03824, equation (3).
     """
 
     def __init__(self, dropout: float = 0.0, **kwargs: Any) -> None:
@@ -81,15 +78,12 @@ class RandomOrder(Composite):
         ValueError: for a negative seed, a wrong shape, or an unknown number of tokens.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import RandomOrder
+        >>> RandomOrder(seed=1).order(6).tolist()
+        [2, 1, 4, 0, 3, 5]
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import RandomOrder
-    >>> RandomOrder(seed=1).order(6).tolist()
-    [2, 1, 4, 0, 3, 5]
-
-    Reference:
-        Sapkota and Bhattarai, "Dimension Mixer: A Generalized Method for Structured Sparsity in
-        Deep Neural Networks", 2023, arXiv:2311.18735, Table VII.
+    Reference: Sapkota & Bhattarai, "Dimension Mixer", 2023, arXiv:2311.18735, Table VII.
     """
 
     def __init__(self, seed: int = 0, **kwargs: Any) -> None:

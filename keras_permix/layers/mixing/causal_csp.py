@@ -46,18 +46,16 @@ class CausalCSP(Streaming, TokenMixer):
         ValueError: for an argument out of range, or a delay below `group_size - 1`.
 
     Example:
+        >>> import keras
+        >>> from keras_permix.layers import CausalCSP
+        >>> layer = CausalCSP(delays=8)
+        >>> text = keras.random.normal((1, 64, 32))
+        >>> whole, beginning = layer(text), layer(text[:, :20])
+        >>> bool(keras.ops.max(keras.ops.abs(whole[:, :20] - beginning)) < 1e-5)
+        True
 
-    >>> import keras
-    >>> from keras_permix.layers import CausalCSP
-    >>> layer = CausalCSP(delays=8)
-    >>> text = keras.random.normal((1, 64, 32))
-    >>> whole, beginning = layer(text), layer(text[:, :20])
-    >>> bool(keras.ops.max(keras.ops.abs(whole[:, :20] - beginning)) < 1e-5)
-    True
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914. The causal form is an extension of this package.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914. The causal form
+    extends the paper.
     """
 
     causal = True  # read by `is_causal`

@@ -51,15 +51,12 @@ class CSP(TokenMixer):
             `ragged=False`.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import CSP
+        >>> tuple(CSP()(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import CSP
-    >>> tuple(CSP()(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, equation (4).
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, equation (4).
     """
 
     def __init__(
@@ -139,18 +136,15 @@ class SinkhornCSP(CSP):
             `ragged=False`.
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import SinkhornCSP
+        >>> layer = SinkhornCSP(temperature=1.0, iterations=5, group_size=8)
+        >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
+        (2, 64, 32)
+        >>> layer.temperature.assign(0.1)  # doctest: +SKIP
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import SinkhornCSP
-    >>> layer = SinkhornCSP(temperature=1.0, iterations=5, group_size=8)
-    >>> tuple(layer(np.ones((2, 64, 32), "float32")).shape)
-    (2, 64, 32)
-    >>> layer.temperature.assign(0.1)  # doctest: +SKIP
-
-    Reference:
-        Yuan and Xu, "Towards Better Multi-head Attention via Channel-wise Sample Permutation",
-        2024, arXiv:2410.10914, equation (9) and Theorem 2. The soft form is an extension of this
-        package.
+    Reference: Yuan & Xu, "Channel-wise Sample Permutation", 2024, arXiv:2410.10914, equation (9)
+    and Theorem 2. The soft form extends the paper.
     """
 
     def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:

@@ -40,17 +40,14 @@ class SliceSort(TokenMixer):
         use_value_projection, use_output_bias: See `CSP` (keyword only).
 
     Example:
+        >>> import numpy as np
+        >>> from keras_permix.layers import SliceSort
+        >>> layer = SliceSort("interleave", layer_index=0, num_layers=6)
+        >>> tuple(layer(np.ones((2, 65, 32), "float32")).shape)
+        (2, 65, 32)
 
-    >>> import numpy as np
-    >>> from keras_permix.layers import SliceSort
-    >>> layer = SliceSort("interleave", layer_index=0, num_layers=6)
-    >>> tuple(layer(np.ones((2, 65, 32), "float32")).shape)
-    (2, 65, 32)
-
-    Reference:
-        Yuan and Xu, "Sliceformer: Make Multi-head Attention as Simple as Sorting in
-        Discriminative Tasks", 2023, arXiv:2310.17683, equations (3), (5) and (6);
-        "interleave_haar" and "max_exchange" as in the released code.
+    Reference: Yuan & Xu, "Sliceformer", 2023, arXiv:2310.17683, equations (3), (5) and (6);
+    "interleave_haar" and "max_exchange" as in the released code.
     """
 
     def __init__(

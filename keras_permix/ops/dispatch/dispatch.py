@@ -78,13 +78,12 @@ def exporting() -> Iterator[None]:
     installed.
 
     Example:
-
-    >>> import keras
-    >>> from keras_permix.layers import CSP
-    >>> from keras_permix.ops import exporting
-    >>> model = keras.Sequential([keras.Input((8, 4)), CSP()])
-    >>> with exporting():
-    ...     model.export("model.tflite", format="litert")  # doctest: +SKIP
+        >>> import keras
+        >>> from keras_permix.layers import CSP
+        >>> from keras_permix.ops import exporting
+        >>> model = keras.Sequential([keras.Input((8, 4)), CSP()])
+        >>> with exporting():
+        ...     model.export("model.tflite", format="litert")  # doctest: +SKIP
     """
     global EXPORTING
     running.complete_onnx()
@@ -219,11 +218,10 @@ def explain(op: str | Callable[..., Tensor], *args: Any, **kwargs: Any) -> Expla
         ValueError: for an unknown op, or arguments that the op rejects.
 
     Example:
-
-    >>> import numpy as np
-    >>> from keras_permix import ops
-    >>> ops.explain("group_sort", np.ones((1, 4, 2), "float32"), 2).chosen
-    'native'
+        >>> import numpy as np
+        >>> from keras_permix import ops
+        >>> ops.explain("group_sort", np.ones((1, 4, 2), "float32"), 2).chosen
+        'native'
     """
     name = check_choice("op", getattr(op, "__name__", op), sorted(OPS))
     return OPS[name](*args, **kwargs, implementation=EXPLAIN)

@@ -28,11 +28,10 @@ class Distribution:
         stream: Integers that separate the random numbers of this process from those of others.
 
     Example:
-
-    >>> from keras_permix.training.distribute import Distribution
-    >>> single = Distribution()
-    >>> single.is_chief, single.shard, single.from_chief(max, [3, 5])
-    (True, (0, 1), 5)
+        >>> from keras_permix.training.distribute import Distribution
+        >>> single = Distribution()
+        >>> single.is_chief, single.shard, single.from_chief(max, [3, 5])
+        (True, (0, 1), 5)
     """
 
     index = 0

@@ -23,17 +23,11 @@ PRESET_FILES = (CONFIG_FILE, METADATA_FILE, PREPROCESSOR_FILE, TASK_FILE, WEIGHT
 
 @dataclasses.dataclass(frozen=True)
 class PresetFiles:
-    """Hold the files of a preset, which may be partly remote.
-
-    Args:
-        folder: Folder of the files, which may be in sub-folders.
-        metadata: The object in `metadata.json`.
-        url: URL of a folder with the files that the folder lacks, or `None`.
-    """
+    """Hold the files of a preset, which may be partly remote."""
 
     folder: Path
-    metadata: dict[str, Any]
-    url: str | None = None
+    metadata: dict[str, Any]  # the object in `metadata.json`
+    url: str | None = None  # of a folder with the files that `folder` lacks
     _contents: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @property

@@ -50,11 +50,10 @@ class PresetInfo:
         files: Files of the preset, or `None` if there is only a recipe.
 
     Example:
-
-    >>> from keras_permix.zoo import preset_info
-    >>> info = preset_info("cspvit/test")
-    >>> info.has_weights, info.parameters, info.config["num_layers"]
-    (True, 1187, 2)
+        >>> from keras_permix.zoo import preset_info
+        >>> info = preset_info("cspvit/test")
+        >>> info.has_weights, info.parameters, info.config["num_layers"]
+        (True, 1187, 2)
     """
 
     name: str
@@ -97,10 +96,9 @@ def list_presets() -> dict[str, PresetInfo]:
         A dict from names `class/preset` to `PresetInfo`.
 
     Example:
-
-    >>> from keras_permix.zoo import list_presets
-    >>> list_presets()["cspvit/test"].has_weights
-    True
+        >>> from keras_permix.zoo import list_presets
+        >>> list_presets()["cspvit/test"].has_weights
+        True
     """
     return {name: _info(name, folder) for name, folder in _known().items()}
 
@@ -118,10 +116,9 @@ def preset_info(preset: StrPath | PresetInfo) -> PresetInfo:
         ValueError: for an unknown name.
 
     Example:
-
-    >>> from keras_permix.zoo import preset_info
-    >>> preset_info("cspvit/test").class_name
-    'CSPViT'
+        >>> from keras_permix.zoo import preset_info
+        >>> preset_info("cspvit/test").class_name
+        'CSPViT'
     """
     return find_preset(preset, None)
 

@@ -9,15 +9,9 @@ from keras_permix.utils.checks import import_extra
 def write_onnx(model, inputs, path, dynamo=True, **options):
     """Write a functional model as ONNX, for a batch of any size.
 
-    The older exporter of PyTorch traces sizes as tensors, which Keras' normalizations do not
+    `inputs` are arrays or tensors of at least two samples, whose other sizes are fixed. Without
+    `dynamo`, PyTorch's older exporter traces sizes as tensors, which Keras' normalizations do not
     support. Therefore it traces the program of `torch.export`.
-
-    Args:
-        model: A functional model.
-        inputs: Arrays or tensors of at least two samples. Their other sizes are fixed.
-        path: Path of the file to write.
-        dynamo: Whether to use the current exporter of PyTorch instead of the older one.
-        **options: Other arguments of `torch.onnx.export`.
     """
     for package in ("onnx", "onnxscript") if dynamo else ("onnx",):
         import_extra(package, "export", "Writing ONNX")
@@ -36,11 +30,7 @@ def program(model, inputs):
     """Return a program of `torch.export` for a functional model and a batch of any size.
 
     It takes each input of the model as a tensor with the dtype in `model.inputs`, such as float32
-    for images.
-
-    Args:
-        model: A functional model.
-        inputs: See `write_onnx`.
+    for images. `inputs` are as in `write_onnx`.
     """
     given = tensors(model, inputs)
     free = tuple({0: torch.export.Dim.DYNAMIC} for _ in given)
