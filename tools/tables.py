@@ -86,7 +86,9 @@ PRETRAINED = {
     "lratransformer/imdb": ("IMDB, accuracy", "lratransformer/imdb_attention", None),
     "simpletron/sst2": ("SST-2, accuracy", "simpletron/sst2_softmax", None),
     "cspmega/listops_small": ("small ListOps, accuracy", "mega/listops_small", None),
-    "slicegraphormer/qm9_gap": ("QM9 gap, MAE in eV", "graphormer/qm9_gap", None),
+    "slicegraphormer/qm9_gap": (
+        "QM9 gap, MAE in eV", "graphormer/qm9_gap", ("molecules", "SliceGraphormer, release"),
+    ),
 }  # fmt: skip
 BASELINES = {name: baseline for name, (_, baseline, _) in PRETRAINED.items() if baseline}
 BASELINES["cspvit/imagenette_scratch"] = "vit/imagenette"

@@ -37,7 +37,13 @@ BERTS = {
     "softmax": ("SimpleTRON", {"variant": "softmax"}),
     "simple": ("SimpleTRON", {"variant": "simple_resl"}),
 }
-GRAPHORMERS = {name: (name, dict[str, Any]()) for name in ("Graphormer", "SliceGraphormer")}
+GRAPHORMERS = {
+    "Graphormer": ("Graphormer", dict[str, Any]()),
+    "SliceGraphormer": ("SliceGraphormer", dict[str, Any]()),
+    "SliceGraphormer, release": (
+        "SliceGraphormer", {"mixer": {"name": "slice_sort", "mode": "release"}}
+    ),
+}  # fmt: skip
 MEGAS = {
     "MEGA in chunks of 128": ("MEGA", {"mixer": "softmax", "chunk_size": 128}),
     "CSPMEGA": ("CSPMEGA", dict[str, Any]()),

@@ -68,11 +68,12 @@ def _spec_of_layer(layer):
     if not names:
         return {"name": CUSTOM, "config": plain(serialize_unbuilt(layer))}  # not in `MIXERS`
     name = next((name for name in names if not MIXERS[name].defaults), names[0])
-    config, general = layer.get_config(), parameters_of(keras.layers.Layer)
+    config = layer.get_config()
+    others = {*parameters_of(keras.layers.Layer), "layer_index", "num_layers"}  # set by the model
     given = {
         key: config[key]
         for key, parameter in parameters_of(type(layer)).items()
-        if key in config.keys() - general.keys()
+        if key in config.keys() - others
         and (config[key] != parameter.default or key in MIXERS[name].defaults)
     }
     return {**given, "name": name}
@@ -126,6 +127,7 @@ def make_mixer(
     layer_index: int = 0,
     num_layers: int = 1,
     inner_dim: int | None = None,
+    num_heads: int | None = None,
     use_bias: bool | None = None,
     ragged: bool = False,
     **arguments: Any,
@@ -134,8 +136,9 @@ def make_mixer(
 
     `spec` is an argument of `check_mixer`, and a layer is copied without its weights. Arguments in
     `spec` override all others. `inner_dim` is the number of channels of all heads, for mixers that
-    project. `use_bias` applies to all projections, and `ragged` to mixers with groups. All mixers
-    take the other `arguments`, such as `dropout` and `dtype`.
+    project, and `num_heads` is for mixers with heads. `use_bias` applies to all projections, and
+    `ragged` to mixers with groups. All mixers take the other `arguments`, such as `dropout` and
+    `dtype`.
     """
     spec = check_mixer(spec)
     if spec["name"] == CUSTOM:
@@ -144,14 +147,14 @@ def make_mixer(
         return keras.layers.deserialize({**config, "config": {**config["config"], **given}})
     mixer = MIXERS[spec.pop("name")]
     known = parameters_of(mixer.layer)
-    if use_bias is not None:
-        arguments |= {name: use_bias for name in known if name.endswith("_bias")}
-    if ragged and "ragged" in known:
-        arguments["ragged"] = True
+    place = {"layer_index": layer_index, "num_layers": num_layers}
+    of_some = {**place, "num_heads": num_heads, "ragged": ragged or None}
+    of_some |= {name: use_bias for name in known if name.endswith("_bias")}
+    arguments |= {
+        name: value for name, value in of_some.items() if name in known and value is not None
+    }
     if inner_dim is not None:
-        arguments |= _inner(inner_dim, known, spec)
-    if "layer_index" in known:
-        spec |= {"layer_index": layer_index, "num_layers": num_layers}
+        arguments |= _inner(inner_dim, known, {**arguments, **spec})
     return mixer.layer(**{**arguments, **mixer.defaults, **spec})
 
 
@@ -160,13 +163,13 @@ def arguments_of(name: str) -> set[str]:
     return set(parameters_of(MIXERS[name].layer))
 
 
-def _inner(inner_dim, known, spec):
+def _inner(inner_dim, known, given):
     """Return `inner_dim` as the argument that the mixer takes, if any."""
     if "inner_dim" in known:
         return {"inner_dim": inner_dim}
-    if "head_dim" not in known or "head_dim" in spec:
+    if "head_dim" not in known or "head_dim" in given:
         return {}
-    heads = spec.get("num_heads", known["num_heads"].default)
+    heads = given.get("num_heads", known["num_heads"].default)
     if inner_dim % heads:
         raise ValueError(f"`num_heads` must divide {inner_dim=}. Received: num_heads={heads}")
     return {"head_dim": inner_dim // heads}

@@ -40,8 +40,8 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
         for index in chosen:
             old, block = (_block(one, index) for one in (model, new))
             _carry_gates(old, block)
-            if block.attention is not None and block.attends != old.attends:
-                block.attention.trainable = block.attends and old.trainable
+            if block.attends and not old.attends:  # Unused weights were not trainable.
+                block.attention.trainable = old.trainable
         return new
     if isinstance(model, Graphormer):
         spec = check_named("mixer", mixer, GRAPH_MIXERS)

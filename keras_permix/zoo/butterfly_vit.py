@@ -6,7 +6,6 @@ from typing import Any, Self
 import keras
 
 from keras_permix._typing import MixerSpec, Tensor
-from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.butterfly.butterfly_block import ButterflyBlock
 from keras_permix.layers.embedding.images import PatchEmbedding
@@ -42,7 +41,7 @@ class ButterflyViT(ImageClassifier):
         channels: Channels of an image.
         hidden_dim: Channels per token.
         num_layers: Number of layers.
-        num_heads: Number of attention heads. It must divide `hidden_dim`.
+        num_heads: Number of heads of mixers with heads. It must divide `hidden_dim`.
         mlp_dim: Hidden width of the layers' channel mixers.
         block_size: Tokens per block. It must divide the number of tokens; if equal, the model
             is a plain Transformer. `None`: the number of patches along a side of the image, so
@@ -105,11 +104,15 @@ class ButterflyViT(ImageClassifier):
             spec = mixer_at(config["mixer"], index)
             if block_size is None and random_order is None:
                 spec = mixer_on_grid(config, index, hidden_dim, rows=1)
-            shared = dict(dtype=dtype, name="mixer")
-            if spec is None:
-                layer: Any = SoftmaxAttention(num_heads, use_qkv_bias=True, **shared)
-            else:
-                layer = make_mixer(spec, index, num_layers, use_bias=True, **shared)
+            layer = make_mixer(
+                spec or "attention",
+                index,
+                num_layers,
+                num_heads=num_heads,
+                use_bias=True,
+                dtype=dtype,
+                name="mixer",
+            )
             block = MixerBlock(layer, mlp_dim, norm_first=False, dtype=dtype, name="transformer")
             x = ButterflyBlock(block, size, index, dtype=dtype, name=f"block_{index}")(x)
             feature_maps.append(x)

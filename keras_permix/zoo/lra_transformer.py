@@ -10,7 +10,7 @@ from keras_permix._typing import MixerSpecs, StrPath, Tensor
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.grids import copy, nearest_on_grid
 from keras_permix.layers.embedding.tokens import TokenEmbedding
-from keras_permix.layers.mixers import make_mixer, sized
+from keras_permix.layers.mixers import CUSTOM, make_mixer, sized
 from keras_permix.layers.parts.wrappers import make_dropout
 from keras_permix.utils.checks import plain
 from keras_permix.zoo.classifier import collect_arguments, logits_of, mixer_on_grid, pool_tokens
@@ -77,8 +77,8 @@ class LRATransformer(SequenceClassifier):
         (1, 2)
 
     Reference: Tay et al., "Long Range Arena", 2020, and the released code. Yuan & Xu,
-    "Sliceformer", 2023 (the text classifier with `norm_first=False`). Sapkota & Bhattarai,
-    "Dimension Mixer", 2023 ("butterfly_attention").
+    "Sliceformer", 2023 (the text classifier with `norm_first=False`; there, dropout only follows
+    mixers and MLPs). Sapkota & Bhattarai, "Dimension Mixer", 2023 ("butterfly_attention").
     """
 
     def __init__(
@@ -160,6 +160,7 @@ def _encode(x, mask, config, dtype):
             mixer,
             config["mlp_dim"],
             norm_first=config["norm_first"],
+            mixer_dropout=config["dropout"] if spec["name"] == CUSTOM else 0.0,
             dropout=config["dropout"],
             hidden_dropout=config["dropout"],
             epsilon=EPSILON,

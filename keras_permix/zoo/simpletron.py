@@ -9,12 +9,11 @@ import keras
 from keras import ops
 
 from keras_permix._typing import MixerSpec
-from keras_permix.layers.attention.softmax_attention import SoftmaxAttention
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.blocks.simple_attention_block import VARIANTS as SIMPLE_VARIANTS
 from keras_permix.layers.blocks.simple_attention_block import SimpleAttentionBlock
 from keras_permix.layers.embedding.positions import PositionEmbedding
-from keras_permix.layers.mixers import check_mixer_or_none, make_mixer, mixer_at, sized
+from keras_permix.layers.mixers import CUSTOM, check_mixer_or_none, make_mixer, mixer_at, sized
 from keras_permix.layers.parts.masks import with_first
 from keras_permix.layers.parts.wrappers import Embedding, make_dropout
 from keras_permix.ops.simple_attention import SCALES
@@ -52,7 +51,8 @@ class SimpleTRON(SequenceClassifier):
         num_classes: Number of outputs. `None`: the number of `labels`, or 2.
         hidden_dim: Channels per token.
         num_layers: Number of blocks.
-        num_heads: Number of attention heads. It must divide `hidden_dim`.
+        num_heads: Number of heads of attention and of mixers with heads. It must divide
+            `hidden_dim`.
         mlp_dim: Hidden width of the blocks' channel mixers.
         variant: "softmax" for the attention of BERT, or "simple", "simple_l", "simple_res" or
             "simple_resl"; see `SimpleAttentionBlock`.
@@ -207,6 +207,8 @@ class SimpleTRON(SequenceClassifier):
     def with_variant(self, variant: str, freeze: bool = False) -> Self:
         """Return a model of another variant with the weights of this one.
 
+        Blocks with a `mixer` keep it.
+
         Args:
             variant: See the class. An output projection that this model lacks gets new weights.
             freeze: Whether to freeze the projections to queries, keys and values.
@@ -215,8 +217,8 @@ class SimpleTRON(SequenceClassifier):
             A new model of this class. Frozen layers stay frozen.
 
         Raises:
-            ValueError: for an unknown name, or if the new model lacks weights of this one, such as
-                LoRA or an output projection.
+            ValueError: for an unknown name, if all blocks have a `mixer`, or if the new model lacks
+                weights of this one, such as LoRA or an output projection.
 
         Example:
             >>> from keras_permix.zoo import SimpleTRON
@@ -226,6 +228,9 @@ class SimpleTRON(SequenceClassifier):
 
         Reference: Yorsh et al., "SimpleTRON", 2022.
         """
+        mixer = self.get_config()["mixer"]
+        if None not in (mixer if isinstance(mixer, list) else [mixer]):
+            raise ValueError(f"`mixer` must be None, at least in one block. Received: {mixer=}")
         model = remake(self, {"variant": variant, "name": None, "trainable": True})
         if lost := {w.path for w in self.weights} - {w.path for w in model.weights}:
             raise ValueError(
@@ -244,20 +249,27 @@ def _make_block(config, index, norm):
     if spec is None and not softmax:
         simple = {key: config[key] for key in ("variant", "scale")}
         return SimpleAttentionBlock(heads, mlp_dim, **simple, **shared)
-    skips, projects = not softmax and SIMPLE_VARIANTS[config["variant"]][1], True
-    mixing = dict(dropout=dropout, dtype=dtype, name="attention")
-    if spec is None:
-        mixer = SoftmaxAttention(heads, use_qkv_bias=True, **mixing)
-    else:
-        longest = config["max_sequence_length"] + config["use_class_token"]
-        spec, at = sized(spec, longest), (index, config["num_layers"])
-        mixer = make_mixer(spec, *at, ragged=True, use_bias=True, **mixing)
-        projects = getattr(mixer, "use_output_projection", True)
+    skips = not softmax and SIMPLE_VARIANTS[config["variant"]][1]
+    spec = sized(
+        spec or {"name": "attention"}, config["max_sequence_length"] + config["use_class_token"]
+    )
+    mixer = make_mixer(
+        spec,
+        index,
+        config["num_layers"],
+        num_heads=heads,
+        use_bias=True,
+        ragged=True,
+        dropout=dropout,
+        dtype=dtype,
+        name="attention",
+    )
+    drops = spec["name"] != CUSTOM and getattr(mixer, "use_output_projection", True)
     return MixerBlock(
         mixer,
         mlp_dim,
         norm_first=False,
         extra_skip="block" if skips else None,
-        mixer_dropout=0.0 if projects else dropout,  # Output projections include dropout.
+        mixer_dropout=0.0 if drops else dropout,  # Output projections include dropout.
         **shared,
     )

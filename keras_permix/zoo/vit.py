@@ -9,7 +9,7 @@ from keras_permix._typing import DType, MixerSpecs, StrPath, Tensor
 from keras_permix.layers.blocks.mixer_block import MixerBlock
 from keras_permix.layers.embedding.images import PatchEmbedding
 from keras_permix.layers.embedding.positions import RESIZINGS, PositionEmbedding, resize_table
-from keras_permix.layers.mixers import make_mixer
+from keras_permix.layers.mixers import CUSTOM, make_mixer
 from keras_permix.layers.parts.wrappers import make_dropout
 from keras_permix.zoo.classifier import (
     ImageClassifier,
@@ -109,7 +109,8 @@ class ViT(ImageClassifier):
         for index in range(num_layers):
             spec = mixer_on_grid(config, index, hidden_dim, extra=int(cls_token))
             layer = make_mixer(spec, index, num_layers, dropout=dropout, dtype=dtype, name="mixer")
-            x = MixerBlock(layer, mlp_dim, **mlp, name=f"block_{index}")(x)
+            after = dropout if spec["name"] == CUSTOM else 0.0
+            x = MixerBlock(layer, mlp_dim, mixer_dropout=after, **mlp, name=f"block_{index}")(x)
             feature_maps.append(x)
         x = pool_tokens(x, pooling)
         x = keras.layers.LayerNormalization(**norm, name="head_norm")(x)

@@ -34,10 +34,57 @@ def test_make_mixer_sets_defaults_and_depth(name):
 
 
 def test_dict_overrides_arguments():
-    spec = {"name": "circular_shift", "group_size": 4, "dropout": 0.5}
-    layer = make_mixer(spec, dropout=0.1)
+    spec = {"name": "circular_shift", "group_size": 4, "dropout": 0.5, "layer_index": 2}
+    layer = make_mixer(spec, layer_index=1, num_layers=3, dropout=0.1, num_heads=5)
     assert (type(layer), layer.group_size, layer.dropout) == (CSP, 4, 0.5)
+    assert (layer.layer_index, layer.num_layers) == (2, 3)
     assert spec["name"] == "circular_shift"
+    assert make_mixer("attention", num_heads=2, inner_dim=6).head_dim == 3
+    assert make_mixer({"name": "attention", "num_heads": 4}, num_heads=2).num_heads == 4
+    copied = make_mixer(CSP(layer_index=1, num_layers=2), layer_index=3, num_layers=4)
+    assert (copied.layer_index, copied.num_layers) == (3, 4)
+
+
+class Scaled(keras.layers.Layer):
+    """Scale tokens by a weight, which `__init__` creates if `early`."""
+
+    def __init__(self, early=False, **kwargs):
+        super().__init__(**kwargs)
+        self.early = early
+        if early:
+            self._make_scale()
+
+    def _make_scale(self):
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
+
+    def build(self, input_shape):
+        if not self.early:
+            self._make_scale()
+
+    def call(self, inputs):
+        return inputs * self.scale
+
+    def get_config(self):
+        return {**super().get_config(), "early": self.early}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("name", ["LRATransformer", "SimpleTRON", "ViT"])
+def test_dropout_follows_custom_mixers(name):
+    with keras.utils.custom_object_scope({"Scaled": Scaled}):
+        model = tiny(name, mixer=Scaled(), dropout=0.25)
+        block, named = model.get_layer("block_1"), tiny(name, mixer="csp", dropout=0.25)
+    assert (type(block.mixer), block.mixer_dropout) == (Scaled, 0.25)
+    block = named.get_layer("block_1")
+    assert (block.mixer.dropout, block.mixer_dropout) == (0.25, 0.0)
+
+
+@pytest.mark.once
+def test_weights_with_equal_paths_raise():
+    with keras.utils.custom_object_scope({"Scaled": Scaled}):
+        assert tiny(mixer=Scaled()).reset_classifier(5).num_classes == 5
+        with pytest.raises(ValueError, match="different paths.*'mixer/scale'"):
+            tiny(mixer=Scaled(early=True)).reset_classifier(5)
 
 
 @pytest.mark.parametrize("name", MIXERS)

@@ -69,6 +69,12 @@ def test_tokens_match_authors(seed):
 
 
 @pytest.mark.once
+def test_mixers_have_the_heads_of_the_model():
+    block = tiny("ButterflyViT", num_heads=4, mixer=["linear_attention", None]).get_layer("block_0")
+    assert block.block.mixer.num_heads == 4
+
+
+@pytest.mark.once
 def test_load_preset_with_new_image_size_and_head():
     preset = ButterflyViT.from_preset("test")
     model = ButterflyViT.from_preset("test", image_size=12, num_classes=5)

@@ -206,6 +206,11 @@ def test_keep_unused_params():
     model, kept = tiny("CSPMEGA"), tiny("CSPMEGA", keep_unused_params=True)
     more = (8 + 1) * 4 + 2 * 2 * 4 + (2 * 12 - 1)
     assert kept.count_params() - model.count_params() == 2 * more
+    trained = [weight.path for weight in kept.trainable_weights]
+    kept.trainable = False
+    kept.trainable = True
+    assert [weight.path for weight in kept.trainable_weights] == trained
+    assert len(trained) < len(kept.weights)
 
 
 STREAMS = {

@@ -147,6 +147,16 @@ def test_with_variant_freezes_only_attention_blocks():
     other = model.with_variant("softmax", freeze=True)
     frozen = [weight.path for weight in other.non_trainable_weights]
     assert frozen == [f"block_0/attention/qkv/{kind}" for kind in ("kernel", "bias")]
+    with pytest.raises(ValueError, match="`mixer` must be None.*'csp'"):
+        swap_mixer(model, "csp").with_variant("softmax")
+
+
+def test_mixers_have_the_heads_of_the_model():
+    wanted = tiny("SimpleTRON", variant="softmax")
+    model = tiny("SimpleTRON", variant="softmax", mixer="attention")
+    model.set_weights(wanted.get_weights())
+    inputs = model.make_inputs(0, 3)
+    np.testing.assert_array_equal(to_numpy(model(inputs)), to_numpy(wanted(inputs)))
 
 
 def test_with_variant_adds_but_never_drops_projection():

@@ -138,5 +138,5 @@ def can_fuse(query):
 
 def softmax_weights(query, key, visible=None):
     """Return weights (batch, heads, queries, keys) of (batch, tokens, heads, head_dim) tensors."""
-    scores = ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5
-    return masked_softmax(scores, visible)
+    query = query * query.shape[-1] ** -0.5  # before the product, which may overflow in float16
+    return masked_softmax(ops.einsum("bqhd,bkhd->bhqk", query, key), visible)

@@ -31,8 +31,12 @@ class ButterflyBlock(MixingLayer):
     Input and output: those of the layer, such as `(batch, tokens, channels)`. The layer receives
     `(batch * blocks, block_size, channels)`, or `(batch * blocks, tokens, block_size)` with
     `axis=-1`. For maps `(batch, rows, columns, channels)`, axis 1 cuts rows and axis 2 columns.
-    While TensorFlow traces, the size of the axis may be unknown. A mask `(batch, tokens)`, True at
-    real tokens, is ordered and cut like the tokens, and passed to layers that take it.
+    While TensorFlow traces, the size of the axis may be unknown. These masks are passed to layers
+    that take them:
+
+    * `mask` `(batch, tokens)`, True at real tokens, is ordered and cut like the tokens.
+    * `attention_mask` `(batch, blocks, heads, block_size, block_size)`, where heads may be 1, is
+      True where a query may attend to a key of its block, in the order of the blocks.
 
     Args:
         block: Any layer that keeps the number of axes and the size of the cut axis. Keras'
@@ -70,8 +74,10 @@ class ButterflyBlock(MixingLayer):
         if not self.block.built:
             self.block.build(*input_arguments(self.block, shape))
 
-    def call(self, inputs: Tensor, mask: Mask = None) -> Tensor:
-        masks = mask_arguments(self.block, self._cut_mask(mask, inputs))
+    def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
+        if attention_mask is not None:
+            attention_mask = ops.reshape(attention_mask, (-1, *ops.shape(attention_mask)[2:]))
+        masks = mask_arguments(self.block, self._cut_mask(mask, inputs), attention_mask)
         outputs = self.block(*input_arguments(self.block, self.cut(inputs)), **masks)
         return self._join(ops.cast(outputs, self.compute_dtype), inputs)
 

@@ -64,7 +64,8 @@ class GraphAttention(Composite):
         """Return the scores before the softmax."""
         query = self.split_heads(self.query_dense(tokens))
         key = self.split_heads(self.key_dense(tokens))
-        return ops.einsum("bqhd,bkhd->bhqk", query, key) * query.shape[-1] ** -0.5 + bias
+        query = query * query.shape[-1] ** -0.5
+        return ops.einsum("bqhd,bkhd->bhqk", query, key) + bias
 
     def finish(self, mixed, values, mask, bias):
         """Process the mixed values before the output projection."""

@@ -46,6 +46,7 @@ class MegaAttention(Composite):
         ragged: Whether to pad a shorter last chunk.
         causal: Whether a token attends only to itself and earlier tokens.
         dropout: Rate of the dropout on the attention map.
+        unused: Whether the weights are only kept, and never trained.
 
     Reference: Ma et al., "Mega", 2022, arXiv:2209.10655, sections 3.2 to 3.5, and the released
     code, which divides by the context where the paper does not.
@@ -60,6 +61,7 @@ class MegaAttention(Composite):
         ragged: bool = False,
         causal: bool = False,
         dropout: float = 0.0,
+        unused: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -67,14 +69,15 @@ class MegaAttention(Composite):
 
     def build(self, shared_shape, values_shape):
         normal = partial(keras.initializers.RandomNormal, stddev=0.02)
+        weight = partial(self.add_weight, trainable=not self.unused)
         width, self.values_width = shared_shape[-1], values_shape[-1]
-        self.gamma = self.add_weight(shape=(2, width), initializer=normal(), name="gamma")
-        self.beta = self.add_weight(shape=(2, width), initializer="zeros", name="beta")
+        self.gamma = weight(shape=(2, width), initializer=normal(), name="gamma")
+        self.beta = weight(shape=(2, width), initializer="zeros", name="beta")
         if self.position_bias == "rotary":
             if width % 2:
                 raise ValueError(f"`shared_dim` must be even for 'rotary'. Received: {width}")
-            self.bias_a = self.add_weight(shape=(width,), initializer=normal(), name="bias_a")
-            self.bias_b = self.add_weight(shape=(width,), initializer=normal(), name="bias_b")
+            self.bias_a = weight(shape=(width,), initializer=normal(), name="bias_a")
+            self.bias_b = weight(shape=(width,), initializer=normal(), name="bias_b")
         else:
             self.longest = self.chunk_size or self.max_sequence_length or shared_shape[1]
             if not self.longest:
@@ -83,7 +86,7 @@ class MegaAttention(Composite):
                 )
                 raise ValueError(f"{rule} Received: tokens={shared_shape[1]}")
             shape = (2 * self.longest - 1,)
-            self.bias_table = self.add_weight(shape=shape, initializer=normal(), name="bias_table")
+            self.bias_table = weight(shape=shape, initializer=normal(), name="bias_table")
         self.map_dropout = make_dropout(self.dropout, dtype=self.dtype_policy)
 
     def call(self, shared, values, mask=None):

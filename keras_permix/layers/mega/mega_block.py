@@ -132,6 +132,7 @@ class MegaBlock(Streaming, Composite):
         attention = MegaAttention(
             function=self.mixer if self.attends else "softmax",
             causal=self.causal,
+            unused=not self.attends,
             **self.attention_arguments,
             dtype=self.dtype_policy,
             name="attention",
@@ -151,7 +152,6 @@ class MegaBlock(Streaming, Composite):
         self.hidden_dense = self._dense("hidden", width, (*outer, inner), stddev=STDDEV)
         if self.attention is not None:
             self.attention.build((*outer, shared), (*outer, inner))
-            self.attention.trainable = self.attends
         if not self.attends and not self.mixer.built:
             self.mixer.build(*input_arguments(self.mixer, (*outer, inner)))
         self.feed_forward = MegaFeedForward(

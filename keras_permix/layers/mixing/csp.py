@@ -119,8 +119,9 @@ class SinkhornCSP(CSP):
 
     In every group of tokens, each channel is aligned to the reference channel by Sinkhorn
     iterations at a temperature. As the temperature falls, the layer approaches
-    `CSP(align="reference")` with the same weights. The temperature is a weight that is not
-    trained. Anneal it with `layer.temperature.assign(…)` in a callback at the start of an epoch.
+    `CSP(align="reference")` with the same weights. The temperature of a built layer is a weight
+    that is not trained. Anneal it with `layer.temperature.assign(…)` in a callback at the start of
+    an epoch.
 
     Inputs, outputs and masks are those of `CSP`. Memory grows with `iterations` × tokens ×
     `group_size` × inner channels.
@@ -150,10 +151,13 @@ class SinkhornCSP(CSP):
     def __init__(self, temperature: float = 1.0, iterations: int = 20, **kwargs: Any) -> None:
         super().__init__(align="reference", **kwargs)
         self.iterations = check_integer("iterations", iterations)
-        temperature = check_positive("temperature", temperature)
+        self.temperature: Any = check_positive("temperature", temperature)
+
+    def build(self, input_shape: Shape) -> None:
+        super().build(input_shape)
         self.temperature = self.add_weight(
             shape=(),
-            initializer=keras.initializers.Constant(temperature),
+            initializer=keras.initializers.Constant(self.temperature),
             trainable=False,
             autocast=False,
             name="temperature",

@@ -30,7 +30,7 @@ def transfer_weights(
     classes start with the same probability. The model resizes other weights; see
     `ZooModel.transfer_weight`. Errors name `overrides`, the arguments that differ.
     """
-    weights = {weight.path: weight for weight in source.weights}
+    weights = weights_by_path(source)
     new_head = new_head or source.output_shape != target.output_shape
     for weight in target.weights:
         if new_head and weight.path.startswith("head/"):
@@ -52,13 +52,23 @@ def transfer_weights(
 def remake(model: Model, changes: dict[str, Any]) -> Model:
     """Return a model with changed arguments, and copy the weights that match by path and shape."""
     new = type(model).from_config({**model.get_config(), **changes})
-    weights = {weight.path: weight for weight in model.weights}
+    weights = weights_by_path(model)
     for weight in new.weights:
         old = weights.get(weight.path)
         if old is not None and tuple(old.shape) == tuple(weight.shape):
             assign_copy(weight, old)
-            weight.trainable = old.trainable
+            weight.trainable = weight.trainable and old.trainable
     return new
+
+
+def weights_by_path(model: Model) -> dict[str, Any]:
+    """Return the weights of a model by their paths, which must differ."""
+    weights: dict[str, Any] = {}
+    for weight in model.weights:
+        if weights.setdefault(weight.path, weight) is not weight:
+            rule = "Weights must have different paths; create those of layers in `build`"
+            raise ValueError(f"{rule}. Received: two weights {weight.path!r} in {model.name}")
+    return weights
 
 
 def warn_of_changes(config: dict[str, Any], changed: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from keras_permix.layers import MixerBlock, SoftmaxAttention
+from keras_permix.layers.attention.softmax_attention import softmax_weights
 from tests.harness import assert_close, to_numpy
 
 X = np.random.default_rng(0).normal(size=(3, 7, 8)).astype("float32")
@@ -25,6 +26,13 @@ def attend(layer, inputs, head_dim, mask):
         heads.append(weights / weights.sum(-1, keepdims=True) @ value[part])
     kernel, bias = (weight.numpy() for weight in layer.output_dense.weights)
     return np.concatenate(heads, axis=-1) @ kernel + bias
+
+
+@pytest.mark.once
+def test_large_float16_scores_do_not_overflow():
+    """The product of query and key is 102,400, above the largest float16 number."""
+    tokens = np.full((1, 2, 1, 64), 40, "float16")
+    assert to_numpy(softmax_weights(tokens, tokens)).tolist() == [[[[0.5, 0.5], [0.5, 0.5]]]]
 
 
 @pytest.mark.parametrize("masked", [False, True])

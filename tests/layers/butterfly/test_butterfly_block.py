@@ -114,6 +114,19 @@ def test_keras_attention_within_blocks(attention, masked):
         assert_close(outputs[:, tokens], to_numpy(layer.block(X[:, tokens], X[:, tokens], **masks)))
 
 
+@pytest.mark.parametrize("heads", [1, 2])
+def test_attention_mask_of_blocks(heads):
+    allowed = RNG.random((3, 4, heads, 4, 4)) < 0.6
+    block = host()
+    layer = ButterflyBlock(block, 4, stage=1)
+    outputs, function = to_numpy(layer(X, attention_mask=allowed)), transformer(block)
+    for sample in range(3):
+        for index, tokens in enumerate(np.reshape(oracle.order(16, 4, 1), (-1, 4))):
+            sees = allowed[sample, index] | ~allowed[sample, index].any(axis=-1, keepdims=True)
+            wanted = function(X[sample, tokens].astype("float64"), np.broadcast_to(sees, (2, 4, 4)))
+            assert_close(outputs[sample, tokens], wanted)
+
+
 @pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])
 def test_last_axis_splits_channels_into_blocks(mask):
     """On the last axis, each block has all tokens and `block_size` channels."""

@@ -48,6 +48,12 @@ def test_images_of_any_size():
         assert_close(model.predict(images, verbose=0), by_numpy(layer, images))
 
 
+@pytest.mark.once
+def test_sizes_with_a_common_divisor_warn():
+    with pytest.warns(UserWarning, match=r"co-prime.*\[6, 5, 8\]"):
+        PatchOnlyMixer((6, 5, 8))
+
+
 def test_parameters_match_table_5():
     layer = PatchOnlyMixer((5, 7))
     layer.build((None, 35, 35, 3))

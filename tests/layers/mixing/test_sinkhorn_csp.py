@@ -8,6 +8,7 @@ from keras_permix.layers import CSP, SinkhornCSP
 from tests.harness import assert_close, to_numpy
 from tests.oracle import attention as oracle
 from tests.oracle import permutations
+from tests.zoo.models import tiny
 
 X = np.random.default_rng(0).normal(size=(3, 12, 8)).astype("float32")
 MASK = np.random.default_rng(1).random((3, 12)) < 0.7
@@ -63,6 +64,17 @@ def test_low_temperature_converges_to_csp():
     assert np.abs(warm - limit).max() > 0.1
     assert_close(cold, limit, kind="limit")
     assert SinkhornCSP.from_config(soft.get_config()).temperature.numpy() == np.float32(1e-5)
+
+
+@pytest.mark.once
+def test_copies_keep_the_temperature_of_each_block():
+    model = tiny(mixer="sinkhorn_csp")
+    for index in range(2):
+        model.get_layer(f"block_{index}").mixer.temperature.assign(0.5 + index)
+    other = model.reset_classifier(5)
+    layers = [other.get_layer(f"block_{index}").mixer for index in range(2)]
+    assert [float(layer.temperature.numpy()) for layer in layers] == [0.5, 1.5]
+    assert SinkhornCSP(temperature=0.25).get_config()["temperature"] == 0.25
 
 
 def test_gradient_reaches_reference_channel():
