@@ -33,9 +33,8 @@ def choose():
         name = DEFAULT
     installed = installed_backends()
     if not installed:
-        raise ImportError(
-            'Keras requires a backend: pip install "keras_permix[jax]", [tensorflow] or [torch].'
-        )
+        extras = '"keras_permix[jax]", [tensorflow] or [torch]'
+        raise ImportError(f"Keras requires a backend: pip install {extras}.")
     if name in set(BACKENDS) - set(installed):
         os.environ["KERAS_BACKEND"] = installed[0]
         global _chosen
@@ -73,8 +72,6 @@ def settings():
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValueError as error:
-        raise ValueError(
-            'The Keras settings must be a JSON object with the name of a "backend". Correct '
-            f"or remove it. Received: {path} ({error})"
-        ) from error
+        rule = 'The Keras settings must be a JSON object with the name of a "backend"'
+        raise ValueError(f"{rule}. Received: {path} ({error})") from error
     return settings

@@ -24,9 +24,8 @@ try:
     HOOKED = (preset_utils, hub_backbone, hub_task)
     _loader_of_hub, *_ = [module.get_preset_loader for module in HOOKED]  # fails if one is missing
 except (ImportError, AttributeError) as error:  # no KerasHub, or another version
-    raise ImportError(
-        f"`keras_permix.hub` requires KerasHub: pip install keras-hub==0.32.0. Received: {error}"
-    ) from error
+    rule = "`keras_permix.hub` requires KerasHub: pip install keras-hub==0.32.0"
+    raise ImportError(f"{rule}. Received: {error}") from error
 
 from keras_permix._typing import DType, Model
 from keras_permix.recipes.find import known_presets

@@ -59,10 +59,8 @@ class Source:
         self.chosen = np.arange(count)
         self._targets: Any = None if targets is None else as_targets(targets)
         if self._targets is not None and len(self._targets) != count:
-            raise ValueError(
-                "Every sample must have one target. "
-                f"Received: {count} samples, {len(self._targets)} targets"
-            )
+            rule = "Every sample must have one target"
+            raise ValueError(f"{rule}. Received: {count} samples, {len(self._targets)} targets")
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -146,10 +144,9 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
 def check_classes(name, train, test):
     """Check that training has at least two classes, and testing no additional ones."""
     if len(train) < 2 or not set(test) <= set(train):
-        raise ValueError(
-            "Training must have at least two classes, and every test class. Received: "
-            f"{name=}, {sorted(train)[:10]} for training, {sorted(test)[:10]} for testing"
-        )
+        rule = "Training must have at least two classes, and every test class"
+        found = f"{sorted(train)[:10]} for training, {sorted(test)[:10]} for testing"
+        raise ValueError(f"{rule}. Received: {name=}, {found}")
 
 
 def warn_of_missing(name, labels, found, aim, stacklevel):

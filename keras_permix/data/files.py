@@ -69,10 +69,8 @@ def read_parts(name, known, data_dir=None, *, train=None, test=None, splits=(Non
         folder, names = find_layout(data_dir, layouts)
         splits, read = layouts[names].splits, layouts[names].read
     elif train is None or test is None:
-        raise ValueError(
-            f"`name` must be one of {', '.join(known)}, or have the files `train` and `test`. "
-            f"Received: {name=}, {train=}, {test=}"
-        )
+        rule = f"`name` must be one of {', '.join(known)}, or have the files `train` and `test`"
+        raise ValueError(f"{rule}. Received: {name=}, {train=}, {test=}")
     else:
         folder, names = Path(data_dir or "."), (train, test)
         splits = part_names(splits)

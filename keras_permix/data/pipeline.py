@@ -90,16 +90,12 @@ class Pipeline(keras.utils.PyDataset):
         full, rest = divmod(count, check_integer("batch_size", batch_size))
         self._batches_of_a_pass = full + (rest > 0 and not drop_remainder)
         if not self._batches_of_a_pass:
-            raise ValueError(
-                "`inputs` must fill at least one batch; training drops an incomplete batch. "
-                f"Received: {count} samples, {batch_size=}"
-            )
+            rule = "`inputs` must fill at least one batch; training drops an incomplete batch"
+            raise ValueError(f"{rule}. Received: {count} samples, {batch_size=}")
         least = batch_size if drop_remainder or not rest else rest
         if least < shard[1]:
-            raise ValueError(
-                "Every batch must have a sample per shard. "
-                f"Received: a batch of {least} samples, {shard=}"
-            )
+            rule = "Every batch must have a sample per shard"
+            raise ValueError(f"{rule}. Received: a batch of {least} samples, {shard=}")
         self._steps = steps or self._batches_of_a_pass
         if not hasattr(inputs, "read"):
             targets = np.asarray(targets)
@@ -202,7 +198,5 @@ class Pipeline(keras.utils.PyDataset):
 def _check_classes(targets, num_classes):
     least, most = targets.min(), targets.max()
     if least < 0 or most >= num_classes or (targets % 1).any():
-        raise ValueError(
-            "`targets` must be integers from 0 to `num_classes - 1`. "
-            f"Received: targets from {least:g} to {most:g}, {num_classes=}"
-        )
+        rule = "`targets` must be integers from 0 to `num_classes - 1`"
+        raise ValueError(f"{rule}. Received: targets from {least:g} to {most:g}, {num_classes=}")

@@ -50,10 +50,8 @@ def target_reader(
 def check_unused(labels, separator):
     """Raise for arguments that do not apply to classes, which the column "label" names."""
     if labels is not None or separator is not None:
-        raise ValueError(
-            "`labels` and `separator` must be None for predicts='class'. "
-            f"Received: {labels=}, {separator=}"
-        )
+        rule = "`labels` and `separator` must be None for predicts='class'"
+        raise ValueError(f"{rule}. Received: {labels=}, {separator=}")
 
 
 def class_of(row):

@@ -263,12 +263,10 @@ def check_steps(
         try:
             steps = tuple(map(index, steps.tolist() if hasattr(steps, "tolist") else steps))
         except TypeError as error:
-            raise TypeError(
-                f"`{name}` must be integers, one per channel. Received: {steps!r}"
-            ) from error
+            rule = f"`{name}` must be integers, one per channel"
+            raise TypeError(f"{rule}. Received: {steps!r}") from error
         count = len(steps)
     if count != channels:
-        raise ValueError(
-            f"`{name}` must have one step per channel. Received: {count=}, {channels=}"
-        )
+        rule = f"`{name}` must have one step per channel"
+        raise ValueError(f"{rule}. Received: {count=}, {channels=}")
     return steps

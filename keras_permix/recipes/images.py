@@ -100,10 +100,8 @@ def _list_split(rows, file):
     said = {str(row.get("split")) for row in rows}
     parts = _parts(said)
     if parts is None or not all(map(part_called, said)):
-        raise ValueError(
-            "The column `split` must contain train, and test or val, and no other values. "
-            f"Received: {sorted(said)[:8]} in {file}"
-        )
+        rule = "The column `split` must contain train, and test or val, and no other values"
+        raise ValueError(f"{rule}. Received: {sorted(said)[:8]} in {file}")
     return {"test": file.as_posix(), **parts}
 
 

@@ -126,10 +126,8 @@ class Recipe:
 def make_recipe(values: dict[str, Any], source: StrPath) -> Recipe:
     """Check nested dicts and make a `Recipe`; errors name the `source` of the values."""
     if "data" not in values or not (values.get("model") or values.get("init")):
-        raise ValueError(
-            "A recipe must set `data`, and `model` or `init` (`--init cspvit/cifar10_small`). "
-            f"Received: {source}"
-        )
+        rule = "A recipe must set `data`, and `model` or `init` (`--init cspvit/cifar10_small`)"
+        raise ValueError(f"{rule}. Received: {source}")
     values = merge({"optimizer": {"name": "adam", "learning_rate": 1e-3}}, values)
     check_table(values, Recipe, "", source)
     if values.get("model"):

@@ -89,10 +89,8 @@ def distill(
         raise ValueError(f"`temperature` must be None without classes. Received: {found}")
     for model in (student, teacher):
         if temperature is not None and _returns_probabilities(model):
-            raise ValueError(
-                "Models must return logits, without a softmax or sigmoid, unless `temperature` is "
-                f"None. Received: {model.name}"
-            )
+            rule = "Models must return logits, not probabilities, unless `temperature` is None"
+            raise ValueError(f"{rule}. Received: {model.name}")
     if not (logits >= 0 and features >= 0):
         raise ValueError(f"`logits` and `features` must be ≥ 0. Received: {logits=}, {features=}")
     labels = check_rate("labels", labels)

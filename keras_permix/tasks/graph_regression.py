@@ -93,9 +93,8 @@ class GraphRegression(Regression):
             if not isinstance(row, dict):
                 raise ValueError("not a JSON object")
         except (OSError, ValueError) as error:
-            raise ValueError(
-                f"`INPUT` must be a JSON file of one graph, or a SMILES. Received: {path} ({error})"
-            ) from error
+            rule = "`INPUT` must be a JSON file of one graph, or a SMILES"
+            raise ValueError(f"{rule}. Received: {path} ({error})") from error
         taken = self.model.input
         edges = taken.get("edge_input", taken.get("attn_edge_type"))
         batch = batch_graphs(read_graphs([row], 0 if edges is None else edges.shape[-1]))

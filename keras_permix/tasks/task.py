@@ -200,11 +200,10 @@ class Task(ABC):
         if len(dataset.labels) != outputs:
             missing = [label for label in ours if label not in dataset.labels]
             others = [label for label in dataset.labels if label not in ours]
-            raise ValueError(
-                "The model must have one output per class or target of the data. "
-                f"Received: {len(dataset.labels)} labels for {outputs} outputs, "
-                f"{dataset.name} with missing {missing[:10]} and others {others[:10]}"
-            )
+            rule = "The model must have one output per class or target of the data"
+            names = f"missing {missing[:10]} and others {others[:10]} in {dataset.name}"
+            found = f"{len(dataset.labels)} labels for {outputs} outputs, {names}"
+            raise ValueError(f"{rule}. Received: {found}")
         pairs = zip(dataset.labels, ours, strict=False)  # empty for a model without labels
         others = [f"{n}: {a!r}, not {b!r}" for n, (a, b) in enumerate(pairs) if a != b]
         reordered = set(dataset.labels) == set(ours)

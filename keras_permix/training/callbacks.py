@@ -93,10 +93,8 @@ class Progress(keras.callbacks.Callback):
 
     def _stop(self, problem):
         kept = f"Epoch {self.epoch} is saved in {self.path}" if self.epoch else "No epoch is saved"
-        raise FloatingPointError(
-            "Loss and weights must be finite; try a smaller `optimizer.learning_rate`. "
-            f"{kept}. Received: {problem}"
-        )
+        rule = f"Loss and weights must be finite; try a smaller `optimizer.learning_rate`. {kept}"
+        raise FloatingPointError(f"{rule}. Received: {problem}")
 
 
 def _seed(model, seed, stream):

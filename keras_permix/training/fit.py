@@ -159,9 +159,8 @@ def balanced_weights(dataset: Dataset, task: Any) -> dict[int, float]:
         raise ValueError(f"`class_weight` requires one class per sample. Received: {task.name}")
     labels = labels_of(dataset.train)
     if labels is None:
-        raise ValueError(
-            f"`class_weight` requires labels known in advance. Received: {dataset.name}"
-        )
+        rule = "`class_weight` requires labels known in advance"
+        raise ValueError(f"{rule}. Received: {dataset.name}")
     counts = np.bincount(labels, minlength=task.num_classes)
     weights = len(labels) / (np.count_nonzero(counts) * np.maximum(counts, 1))
     return dict(enumerate(weights.tolist()))

@@ -105,9 +105,8 @@ def check_place(path: StrPath) -> None:
     written = (*WRITTEN.values(), "checkpoints", TOKENIZER_FILE)
     found = [name for name in written if _has_files(path / name)]
     if found and not ((path / RECORD).is_file() or has_checkpoints(path)):
-        raise ValueError(
-            f"`out` must hold no files that a run writes. Received: {path} with {found}"
-        )
+        rule = "`out` must hold no files that a run writes"
+        raise ValueError(f"{rule}. Received: {path} with {found}")
 
 
 def has_checkpoints(path: StrPath) -> bool:

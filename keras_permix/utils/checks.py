@@ -19,10 +19,8 @@ def import_extra(module: str, extra: str, what: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        name = module.partition(".")[0]
-        raise ImportError(
-            f'{what} requires {name}: pip install "keras_permix[{extra}]".'
-        ) from error
+        command = f'pip install "keras_permix[{extra}]"'
+        raise ImportError(f"{what} requires {module.partition('.')[0]}: {command}.") from error
 
 
 def check_choice(name, value, choices):

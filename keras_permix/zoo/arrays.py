@@ -69,9 +69,8 @@ def _cast(array, dtype):
     if array.dtype.kind in "iu" and array.size and array.dtype != dtype:
         limits = np.iinfo(dtype)
         if array.min() < limits.min or array.max() > limits.max:
-            raise ValueError(
-                f"Integers must fit into {dtype}. Received: {array.min()} to {array.max()}"
-            )
+            rule = f"Integers must fit into {dtype}"
+            raise ValueError(f"{rule}. Received: {array.min()} to {array.max()}")
     return array.astype(dtype, copy=False)
 
 
@@ -109,9 +108,8 @@ def check_texts(texts, paired, name="texts"):
     if not rows or not all(right):
         kind = "tuples of two str" if paired else "str"
         wrong = f"[{right.index(False)}]={found[right.index(False)]!r}" if rows else f"={texts!r}"
-        raise ValueError(
-            f"`{name}` must be a list of {kind} that are not empty. Received: {name}{wrong:.200}"
-        )
+        rule = f"`{name}` must be a list of {kind} that are not empty"
+        raise ValueError(f"{rule}. Received: {name}{wrong:.200}")
     return rows if paired else [text for (text,) in rows]
 
 

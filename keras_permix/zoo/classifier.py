@@ -86,9 +86,8 @@ class Classifier(NamedOutputs, ZooModel):
                 scale["target_std"], scale["target_mean"], dtype="float32", name="values"
             )(outputs)
         elif scale != UNSCALED:
-            raise ValueError(
-                f"`target_mean` and `target_std` require predicts='values'. Received: {predicts=}"
-            )
+            rule = "`target_mean` and `target_std` require predicts='values'"
+            raise ValueError(f"{rule}. Received: {predicts=}")
         if predicts != "class":
             config = {**config, "predicts": predicts, **(scale if predicts == "values" else {})}
         super().__init__(inputs, outputs, feature_maps, config, dtype, **kwargs)
@@ -192,10 +191,8 @@ def collect_arguments(
         specs = mixers if isinstance(mixers, list) else [mixers]
         reads_first = config.get("pooling") == "cls" or "pooler" in config
         if reads_first and all(spec is not None and is_causal(spec) for spec in specs):
-            raise ValueError(
-                "`mixer` must not be causal in all blocks if the head reads the first token. "
-                f"Received: mixer={mixers}"
-            )
+            rule = "`mixer` must not be causal in all blocks if the head reads the first token"
+            raise ValueError(f"{rule}. Received: mixer={mixers}")
     return cls._check_config(config)
 
 
@@ -208,9 +205,8 @@ def check_images(config: dict[str, Any]) -> dict[str, list[float]]:
     for name in ("image_size", "steps_image_size"):
         size = config.get(name)
         if size is not None and np.any(np.mod(size, patch)):
-            raise ValueError(
-                f"`{key}` must divide `{name}`. Received: {key}={patch}, {name}={size}"
-            )
+            rule = f"`{key}` must divide `{name}`"
+            raise ValueError(f"{rule}. Received: {key}={patch}, {name}={size}")
     return {"mean": mean, "std": std}
 
 

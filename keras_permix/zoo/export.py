@@ -119,9 +119,8 @@ def _zeros(signature):
 
     def zeros(spec):
         if None in spec.shape[1:]:
-            raise ValueError(
-                f"`input_signature` must give all sizes except the batch. Received: {spec.shape}"
-            )
+            rule = "`input_signature` must give all sizes except the batch"
+            raise ValueError(f"{rule}. Received: {spec.shape}")
         return np.zeros((2, *spec.shape[1:]), keras.backend.standardize_dtype(spec.dtype))
 
     return keras.tree.map_structure(zeros, signature)

@@ -109,9 +109,8 @@ class Graphormer(ZooModel):
         )
         units = [target_units] * targets if isinstance(target_units, str) else target_units
         if len(units) != targets:
-            raise ValueError(
-                f"`target_units` must name all {targets} targets. Received: {target_units=}"
-            )
+            rule = f"`target_units` must name all {targets} targets"
+            raise ValueError(f"{rule}. Received: {target_units=}")
         if domain is not None:
             check_names("`domain`", domain, ("elements", "max_atoms"))
         config |= {

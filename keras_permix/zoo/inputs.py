@@ -132,10 +132,8 @@ class CheckedInputs:
 
     def encode(self, texts: Any) -> Any:
         """Convert texts to arrays; models without text inputs raise ValueError."""
-        raise ValueError(
-            "`x` must be images, as returned by `keras_permix.data.read_image`. "
-            f"Received: x={texts!r:.200}"
-        )
+        rule = "`x` must be images, as returned by `keras_permix.data.read_image`"
+        raise ValueError(f"{rule}. Received: x={texts!r:.200}")
 
     def check_inputs(self: Any, x: Any) -> None:
         """Check the shape and range of arrays or tensors, and warn once if they look scaled.

@@ -124,9 +124,8 @@ class MEGA(SequenceClassifier):
     ) -> None:
         config = collect_arguments(locals(), check_mega_mixer)
         if image_size and chunk_size and image_size**2 % min(chunk_size, image_size**2):
-            raise ValueError(  # Pixels have no padding.
-                f"`chunk_size` must divide `image_size`**2. Received: {chunk_size=}, {image_size=}"
-            )
+            rule = "`chunk_size` must divide `image_size`**2"  # Pixels have no padding.
+            raise ValueError(f"{rule}. Received: {chunk_size=}, {image_size=}")
         inputs, tokens, mask = sequence_inputs(config, dtype)
         hidden_dim, inner_dim = config["hidden_dim"], config["inner_dim"]
         normal, embedding = keras.initializers.RandomNormal, dict(dtype=dtype, name="embedding")

@@ -63,15 +63,11 @@ class NamedOutputs:
         predictions = keras.ops.convert_to_numpy(predictions).astype("float64")
         kind, classes = self.predicts, self.output_shape[-1]
         if kind == "values" or kind == "class" and classes < 2:
-            raise ValueError(
-                "A model must predict labels, or at least 2 classes, to name them. "
-                f"Received: predicts={kind!r}, num_classes={classes}"
-            )
+            rule = "A model must predict labels, or at least 2 classes, to name them"
+            raise ValueError(f"{rule}. Received: predicts={kind!r}, num_classes={classes}")
         if predictions.shape[1:] != (classes,) or not np.isfinite(predictions.max(1)).all():
-            raise ValueError(
-                f"`predictions` must be finite logits (batch, {classes}). "
-                f"Received: {predictions!r:.200} of shape {predictions.shape}"
-            )
+            rule = f"`predictions` must be finite logits (batch, {classes})"
+            raise ValueError(f"{rule}. Received: {predictions!r:.200} of shape {predictions.shape}")
         labels = self.labels or [str(number) for number in range(classes)]
         if kind == "labels":
             probabilities = np.exp(-np.logaddexp(0, -predictions))

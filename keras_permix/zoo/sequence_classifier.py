@@ -59,17 +59,13 @@ class SequenceClassifier(Classifier):
                 raise ValueError(f"`pairs` must be False for images. Received: image_size={size}")
             config["max_sequence_length"] = size**2
         elif config.get("steps_image_size"):
-            raise ValueError(
-                "`steps_image_size` requires `image_size`. "
-                f"Received: steps_image_size={config['steps_image_size']}"
-            )
+            rule = "`steps_image_size` requires `image_size`"
+            raise ValueError(f"{rule}. Received: steps_image_size={config['steps_image_size']}")
         if "mean" in config:
             return config | check_images({**config, "channels": 1})
         if size and config["vocabulary_size"] < PIXEL_VALUES:
-            raise ValueError(
-                f"`vocabulary_size` must be at least {PIXEL_VALUES} for pixels. "
-                f"Received: vocabulary_size={config['vocabulary_size']}"
-            )
+            rule = f"`vocabulary_size` must be at least {PIXEL_VALUES} for pixels"
+            raise ValueError(f"{rule}. Received: vocabulary_size={config['vocabulary_size']}")
         return config
 
     def _takes(self, kind):
@@ -114,10 +110,8 @@ class SequenceClassifier(Classifier):
         if tokenizer is not None:
             encoder = SubwordEncoder(tokenizer, config["max_sequence_length"], use_segments)
             if (least := encoder.vocabulary_size) > vocabulary_size:
-                raise ValueError(
-                    f"`vocabulary_size` must be at least that of the tokenizer, {least}. "
-                    f"Received: {vocabulary_size=}"
-                )
+                rule = f"`vocabulary_size` must be at least that of the tokenizer, {least}"
+                raise ValueError(f"{rule}. Received: {vocabulary_size=}")
         self._encoder = encoder
         return encoder
 

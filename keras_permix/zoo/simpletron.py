@@ -114,10 +114,8 @@ class SimpleTRON(SequenceClassifier):
             locals(), check_mixer_or_none, variant=VARIANTS, scale=SCALES, pooler=POOLERS
         )
         if use_segments and (pairs or not num_segments):
-            raise ValueError(
-                "`use_segments` must be False without `num_segments` or with `pairs`. "
-                f"Received: {use_segments=}, {num_segments=}, {pairs=}"
-            )
+            rule = "`use_segments` must be False without `num_segments` or with `pairs`"
+            raise ValueError(f"{rule}. Received: {use_segments=}, {num_segments=}, {pairs=}")
         inputs, tokens, mask = sequence_inputs(config, dtype)
         hidden_dim, num_segments = config["hidden_dim"], config["num_segments"]
         norm = dict(epsilon=layer_norm_epsilon, dtype=dtype)
@@ -190,10 +188,8 @@ class SimpleTRON(SequenceClassifier):
                 argument.
         """
         if wrong := {"use_class_token", "mixer", *BERT_ARGUMENTS} & arguments.keys():
-            raise ValueError(
-                "`arguments` must not contain sizes of BERT, `use_class_token` or `mixer`. "
-                f"Received: {sorted(wrong)}"
-            )
+            rule = "`arguments` must not contain sizes of BERT, `use_class_token` or `mixer`"
+            raise ValueError(f"{rule}. Received: {sorted(wrong)}")
         from keras_permix.zoo.convert.bert import read_bert
 
         sizes, weights = read_bert(folder, num_layers, max_sequence_length)

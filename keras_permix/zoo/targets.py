@@ -35,9 +35,8 @@ def check_targets(x: Any, y: Any, sample_weight: Any, model: Any) -> None:
     strings = isinstance(y, np.ndarray) and y.dtype.kind not in "biufV"
     listed = isinstance(y, list | tuple)  # not converted: strings, or rows of different lengths
     if strings or listed or y is None and are_arrays(x):
-        raise ValueError(
-            f"`y` must be an array of numbers, such as class indices. Received: y={str(y)[:200]}"
-        )
+        rule = "`y` must be an array of numbers, such as class indices"
+        raise ValueError(f"{rule}. Received: y={str(y)[:200]}")
     loss = _loss_object(model.loss)
     kind = FUNCTIONS.get(loss, type(loss)) if callable(loss) else None
     if kind in KINDS and (isinstance(y, np.ndarray) or keras.ops.is_tensor(y)):
@@ -69,9 +68,8 @@ def _check_values(y, loss, kind, model):
         right, wanted = (values >= 0) & (values <= 1), "0 or 1 per label"
     if not right.all():
         first = right.reshape(len(right), -1).all(axis=1).argmin()
-        raise ValueError(
-            f"`y` must contain {wanted} for {name}. Received: y[{first}]={values[first]}"
-        )
+        rule = f"`y` must contain {wanted} for {name}"
+        raise ValueError(f"{rule}. Received: y[{first}]={values[first]}")
 
 
 def _warn_of_probabilities(loss, name, model):

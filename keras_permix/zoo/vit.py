@@ -153,10 +153,8 @@ class ViT(ImageClassifier):
         from keras_permix.zoo.convert.timm import make_model, read_vit
 
         if cls is not ViT:
-            raise ValueError(
-                "`from_timm` must be called on ViT. To replace its mixers, use `swap_mixer`. "
-                f"Received: {cls.__name__}.from_timm"
-            )
+            rule = "`from_timm` must be called on ViT. To replace its mixers, use `swap_mixer`"
+            raise ValueError(f"{rule}. Received: {cls.__name__}.from_timm")
         return make_model(cls, read_vit(path, num_heads), num_classes, arguments)
 
     def transfer_weight(self, weight: Tensor, value: Tensor, source: Self) -> Tensor:

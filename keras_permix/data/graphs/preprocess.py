@@ -110,18 +110,14 @@ def check_graph(
     found = edges.shape[-1] - 2 if edges.ndim else 0
     wanted = max(found if edge_features is None else edge_features, 1)
     if nodes.ndim != 2 or edges.ndim != 2 or not nodes.size or found != wanted:
-        raise ValueError(
-            "`nodes` must be (nodes, node_features), and `edges` (edges, 2 + edge_features). "
-            f"Received: shapes {nodes.shape} and {edges.shape}, {edge_features=}"
-        )
+        rule = "`nodes` must be (nodes, node_features), and `edges` (edges, 2 + edge_features)"
+        raise ValueError(f"{rule}. Received: {nodes.shape} and {edges.shape}, {edge_features=}")
     values, ends = np.concatenate([nodes.ravel(), edges[:, 2:].ravel()]), edges[:, :2]
     valid = {nodes.dtype.kind, edges.dtype.kind} <= {"i", "u"}
     valid = valid and (0 <= ends).all() and (ends < len(nodes)).all()
     if not valid or values.min() < 0 or values.max() > LARGEST:
-        raise ValueError(
-            f"Features must be integers from 0 to {LARGEST}, and edges must join existing nodes. "
-            f"Received: {nodes=}, {edges=}"
-        )
+        rule = f"Features must be integers from 0 to {LARGEST}, and edges must join existing nodes"
+        raise ValueError(f"{rule}. Received: {nodes=}, {edges=}")
     return nodes.astype("uint16"), edges.astype("uint16")
 
 

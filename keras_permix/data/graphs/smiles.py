@@ -188,10 +188,9 @@ def _read(chem, text, position, max_atoms):
         rule = f"`smiles` must be valid SMILES{_problem(chem, text)}"
         raise ValueError(f"{rule}. Received: smiles[{position}]={text!r}")
     if molecule.GetNumAtoms() > max_atoms:
-        raise ValueError(
-            f"`smiles` must have at most {max_atoms} atoms (`max_atoms` of `from_smiles`). "
-            f"Received: smiles[{position}] with {molecule.GetNumAtoms()} atoms"
-        )
+        found = f"smiles[{position}] with {molecule.GetNumAtoms()} atoms"
+        rule = f"`smiles` must have at most {max_atoms} atoms (`max_atoms` of `from_smiles`)"
+        raise ValueError(f"{rule}. Received: {found}")
     for atom in molecule.GetAtoms():
         atom.SetAtomMapNum(0)
     # Atoms, bonds and chiral tags depend on the SMILES; the canonical one makes them unique.

@@ -46,9 +46,8 @@ def read_image(path: StrPath, channels: int = 3) -> np.ndarray:
                 is_wide = image.mode in SIXTEEN_BITS
                 dark = is_wide and pixels.max() <= 1 and np.asarray(image).any()
         except Exception as error:  # Decoders raise different errors.
-            raise ValueError(
-                f"An image must be undamaged, and readable by Pillow. Received: {path} ({error})"
-            ) from error
+            rule = "An image must be undamaged, and readable by Pillow"
+            raise ValueError(f"{rule}. Received: {path} ({error})") from error
     if dark:
         # Python shows it once per folder.
         warnings.warn(

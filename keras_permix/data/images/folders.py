@@ -12,10 +12,9 @@ def images_by_class(folder):
     found = {path: images_in(path) for path in classes}
     if not found or not all(found.values()):
         empty = [path.name for path, files in found.items() if not files]
-        raise ValueError(
-            f"Images must be in a folder per class, and end in {', '.join(SUFFIXES)}. "
-            f"Received: {folder} with {len(found)} classes, without images in {empty[:8]}"
-        )
+        rule = f"Images must be in a folder per class, and end in {', '.join(SUFFIXES)}"
+        without = f"{len(found)} classes, without images in {empty[:8]}"
+        raise ValueError(f"{rule}. Received: {folder} with {without}")
     return [(file, path.name) for path, files in found.items() for file in files]
 
 

@@ -230,10 +230,8 @@ def _readable(parts, channels, skip):
         return parts
     found = f"{len(wrong):,} of {len(paths):,} unreadable: {', '.join(map(str, wrong))}"
     if not skip or len(wrong) == len(paths):
-        raise ValueError(
-            "Images must be readable, or skipped by `skip_unreadable` (`--skip-unreadable`). "
-            f"Received: {found} (the first: {next(iter(wrong.values()))})"
-        )
+        rule = "Images must be readable, or skipped by `skip_unreadable` (`--skip-unreadable`)"
+        raise ValueError(f"{rule}. Received: {found} (the first: {next(iter(wrong.values()))})")
     warnings.warn(f"Unreadable images are skipped: {found}", stacklevel=4)
     return [[pair for pair in part if pair[0] not in wrong] for part in parts]
 
@@ -241,10 +239,9 @@ def _readable(parts, channels, skip):
 def _check_undivided(test_fraction, splits, usual, validation):
     """Check that `splits` and `validation` are not combined with `test_fraction`."""
     if tuple(splits) != usual or validation is not None:
-        raise ValueError(
-            "`test_fraction` must be None with `splits` or `validation`. "
-            f"Received: {test_fraction=}, splits={tuple(splits)}, {validation=}"
-        )
+        rule = "`test_fraction` must be None with `splits` or `validation`"
+        found = f"{test_fraction=}, splits={tuple(splits)}, {validation=}"
+        raise ValueError(f"{rule}. Received: {found}")
 
 
 def _listed(row, folder, read):
@@ -267,18 +264,15 @@ def _divided(pairs, folder, test_fraction, seed):
         group = label if isinstance(label, str) else ""
         files.setdefault(group, set()).add(path)
     if all(map(part_called, files)):
-        raise ValueError(
-            "`test_fraction` must be None if classes are named like parts. "
-            f"Received: {test_fraction=}, {sorted(files)}"
-        )
+        rule = "`test_fraction` must be None if classes are named like parts"
+        raise ValueError(f"{rule}. Received: {test_fraction=}, {sorted(files)}")
     chosen = set()
     for label, different in sorted(files.items()):
         count = round(test_fraction * len(different))
         if not 0 < count < len(different):
-            raise ValueError(
-                "`test_fraction` must leave at least one image per class for training and testing. "
-                f"Received: {test_fraction=}, {len(different)} images of {label!r}"
-            )
+            rule = "`test_fraction` must leave at least one image per class for each part"
+            found = f"{test_fraction=}, {len(different)} images of {label!r}"
+            raise ValueError(f"{rule}. Received: {found}")
         chosen.update(sorted(different, key=chance)[:count])
     train, test = (
         [pair for pair in pairs if (pair[0] in chosen) is wanted] for wanted in (False, True)

@@ -204,10 +204,8 @@ def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]
         empty = 0 if kept else empty + 1
         stale = stale + kept if len(found) == before else 0
         if empty == ROUNDS_WITHOUT or stale > REPEATED * len(found):
-            raise ValueError(
-                f"There must be {total} different sequences. Received: {rules}, which give "
-                f"{len(found)} sequences, then {stale} repeated ones, or none in {empty} rounds"
-            )
+            given = f"{len(found)} sequences, then {stale} repeated ones, or none in {empty} rounds"
+            raise ValueError(f"{total} different sequences must exist. Received: {rules}: {given}")
     rows, answers = zip(*itertools.islice(found.values(), total), strict=True)
     return {
         "tokens": np.concatenate(rows),

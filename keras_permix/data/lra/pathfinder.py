@@ -165,10 +165,8 @@ def load_pathfinder(
     texts = sorted((folder / "metadata").glob("*.npy"))
     files = [file for text in texts for file in _listed(text, folder)]
     if len(files) < 3:
-        raise FileNotFoundError(
-            "`path` must contain `metadata/0.npy`, which lists at least three images. "
-            f"Received: {folder} with {len(files)} images"
-        )
+        rule = "`path` must contain `metadata/0.npy`, which lists at least three images"
+        raise FileNotFoundError(f"{rule}. Received: {folder} with {len(files)} images")
     order = np.random.default_rng(split_seed).permutation(len(files))
     tenth = max(1, len(files) // 10)
     source = RecordSource(FileRecords([files[i] for i in order], channels=1))
@@ -203,10 +201,9 @@ def _make(total: int, seed: int, rules: Rules) -> dict[str, np.ndarray]:
 
     for drawn in draw_rounds(draw, seed):
         if not any(len(classes) for _, classes in drawn):
-            raise ValueError(
-                "Two paths of `contour_length` must fit into `image_size`. "
-                f"Received: {rules}, without a picture in {len(drawn) * at_once} attempts"
-            )
+            rule = "Two paths of `contour_length` must fit into `image_size`"
+            attempts = len(drawn) * at_once
+            raise ValueError(f"{rule}. Received: {rules}, without a picture in {attempts} attempts")
         for pixels, classes in drawn:
             count = min(len(classes), total - start)
             images[start : start + count] = pixels[:count]

@@ -135,10 +135,8 @@ class TokenSource(SequenceSource):
         super().__init__(labels, lengths, max_sequence_length, pad_to)
         self._tokens = np.asarray(tokens)
         if self._lengths.sum() != len(self._tokens):
-            raise ValueError(
-                "`lengths` must sum to the number of `tokens`. "
-                f"Received: lengths={self._lengths}, {len(self._tokens)} tokens"
-            )
+            found = f"lengths={self._lengths}, {len(self._tokens)} tokens"
+            raise ValueError(f"`lengths` must sum to the number of `tokens`. Received: {found}")
         self._starts = np.cumsum(self._lengths) - self._lengths
 
     def _inputs(self, chosen):

@@ -68,10 +68,8 @@ class SubwordEncoder:
         try:
             return method(*texts)
         except Exception as error:  # of an unknown type
-            raise ValueError(
-                "Texts must consist of tokens of the `tokenizer`. "
-                f"Received: {str(texts[0])[:60]!r} ({error})"
-            ) from error
+            rule = "Texts must consist of tokens of the `tokenizer`"
+            raise ValueError(f"{rule}. Received: {str(texts[0])[:60]!r} ({error})") from error
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> str:
@@ -144,9 +142,8 @@ def tokenizer_text(tokenizer: StrPath | None) -> str | None:
     try:
         return Path(text).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ValueError(
-            f"`tokenizer` must be a `tokenizer.json`, as path or content. Received: {text[:99]!r}"
-        ) from error
+        rule = "`tokenizer` must be a `tokenizer.json`, as path or content"
+        raise ValueError(f"{rule}. Received: {text[:99]!r}") from error
 
 
 def _library() -> Any:
@@ -158,8 +155,7 @@ def _parse(text: str) -> Any:
     try:
         tokenizer = library.Tokenizer.from_str(text)
     except Exception as error:  # of an unknown type
-        raise ValueError(
-            f"`tokenizer` must be a readable `tokenizer.json`. Received: {text[:60]!r} ({error})"
-        ) from error
+        rule = "`tokenizer` must be a readable `tokenizer.json`"
+        raise ValueError(f"{rule}. Received: {text[:60]!r} ({error})") from error
     tokenizer.no_padding()
     return tokenizer

@@ -82,10 +82,9 @@ class DampedEMA(Streaming, MixingLayer):
 
     def make_state(self, batch_size: int) -> Tensor:
         if self.bidirectional or self.truncation is not None:
-            raise ValueError(
-                "`initial_state` requires bidirectional=False and truncation=None. "
-                f"Received: bidirectional={self.bidirectional}, truncation={self.truncation}"
-            )
+            rule = "`initial_state` requires bidirectional=False and truncation=None"
+            found = f"bidirectional={self.bidirectional}, truncation={self.truncation}"
+            raise ValueError(f"{rule}. Received: {found}")
         shape = (batch_size, self.omega.shape[0], self.ema_dim)
         return keras.ops.zeros(shape, full_precision(self.compute_dtype))
 

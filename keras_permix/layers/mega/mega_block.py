@@ -191,9 +191,8 @@ class MegaBlock(Streaming, Composite):
 
     def read(self, tokens: Tensor, state: Any, mask: Mask) -> tuple[Tensor, Any]:
         if mask is not None:
-            raise ValueError(
-                f"`mask` must be None in streams. Received: mask.shape={tuple(mask.shape)}"
-            )
+            rule = "`mask` must be None in streams"
+            raise ValueError(f"{rule}. Received: mask.shape={tuple(mask.shape)}")
         x = self._begin(tokens, None)
         averaged, average = self.ema.chunk(x, state["average"])
         update, shared, reset, candidate = self._gates(averaged)

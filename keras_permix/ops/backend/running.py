@@ -143,7 +143,6 @@ def has_data(x):
 def module(file):
     """Import the module `file` of the current backend."""
     if name() not in BACKENDS:
-        raise ValueError(
-            f"`KERAS_BACKEND` must be one of {BACKENDS}. Received: KERAS_BACKEND={name()!r}"
-        )
+        rule = f"`KERAS_BACKEND` must be one of {BACKENDS}"
+        raise ValueError(f"{rule}. Received: KERAS_BACKEND={name()!r}")
     return import_module(f"keras_permix.ops.backend.{name()}.{file}")

@@ -153,10 +153,8 @@ def _choose(call, candidates, implementation):
         if wanted == REFERENCE:
             return REFERENCE
         if objection := candidates[wanted].objection(call):
-            raise ValueError(
-                f"The implementation {wanted!r} does not support this call of `{call.op}`: "
-                f"{objection}. Received: {call}"
-            )
+            rule = f"The implementation {wanted!r} does not support this call of `{call.op}`"
+            raise ValueError(f"{rule}: {objection}. Received: {call}")
         return None if candidates[wanted].doubt(call) else wanted
     for name, candidate in candidates.items():
         if not candidate.objection(call):

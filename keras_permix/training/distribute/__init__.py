@@ -67,6 +67,5 @@ def _start(kind):
     if kind == "auto":
         return Distribution()
     found.close()
-    raise ValueError(
-        f"`distribute={kind!r}` requires several devices or processes (see torchrun). Received: one"
-    )
+    rule = f"`distribute={kind!r}` requires several devices or processes (see torchrun)"
+    raise ValueError(f"{rule}. Received: one")

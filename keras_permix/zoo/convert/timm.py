@@ -64,10 +64,8 @@ def make_model(cls: Any, timm: Timm, num_classes: int | None, arguments: dict[st
     missing = own.keys() - weights.keys()
     wrong = [name for name, value in weights.items() if own.get(name) != value.shape]
     if missing or wrong:
-        raise ValueError(
-            f"`{path}` must contain the tensors of one model. Received: "
-            f"missing={sorted(missing)[:8]}, unknown or of another shape={sorted(wrong)[:8]}"
-        )
+        found = f"missing={sorted(missing)[:8]}, unknown or of another shape={sorted(wrong)[:8]}"
+        raise ValueError(f"`{path}` must contain the tensors of one model. Received: {found}")
     for weight in model.weights:
         weight.assign(weights[weight.path])
     return model
@@ -82,10 +80,9 @@ def read_vit(path: StrPath, num_heads: int | None = None) -> Timm:
     pool = config.get("global_pool") or ("avg" if norm_last else "token")
     supported = has_token if pool == "token" else pool == "avg" and norm_last and not has_token
     if not supported:
-        raise ValueError(
-            "The head must read a class token, or else the mean of the tokens before fc_norm. "
-            f"Received: global_pool={pool!r}, cls_token={has_token}, fc_norm={norm_last}"
-        )
+        rule = "The head must read a class token, or else the mean of the tokens before fc_norm"
+        found = f"global_pool={pool!r}, cls_token={has_token}, fc_norm={norm_last}"
+        raise ValueError(f"{rule}. Received: {found}")
     heads = config.get("num_heads", num_heads)
     if num_heads not in (None, heads):
         raise ValueError(f"`num_heads` must be {heads}. Received: num_heads={num_heads}")
@@ -132,10 +129,8 @@ def _images(config, sizes, patches, path):
     kind = "quick_gelu" if "quickgelu" in config.get("architecture", "") else "gelu"
     activation = config.get("act_layer") or kind
     if side**2 != patches or np.ptp(size) or activation != "gelu":
-        raise ValueError(
-            f"`{path}` must be a model of square images with the activation gelu. "
-            f"Received: {patches} patches, images of {size}, and {activation}"
-        )
+        rule = f"`{path}` must be a model of square images with the activation gelu"
+        raise ValueError(f"{rule}. Received: {patches} patches, images of {size}, and {activation}")
     half = (0.5,) * sizes["channels"]
     scale = {name: config.get(name, half) for name in ("mean", "std")}
     return {**scale, "image_size": side * sizes["patch_size"]}
@@ -151,10 +146,9 @@ def _parse(tensors, path, wanted, layers, block_layers, tables):
     missing = [name for name in wanted if name not in tensors]
     kernel = tensors.get(wanted[0])
     if missing or unknown or kernel.shape[2] != kernel.shape[3]:
-        raise ValueError(
-            f"`{path}` must contain a model of this kind with square patches. Received: missing="
-            f"{missing}, unsupported={unknown[:8]}, patches={getattr(kernel, 'shape', None)}"
-        )
+        rule = f"`{path}` must contain a model of this kind with square patches"
+        found = f"{missing=}, unsupported={unknown[:8]}, patches={getattr(kernel, 'shape', None)}"
+        raise ValueError(f"{rule}. Received: {found}")
     sizes = {
         "hidden_dim": kernel.shape[0],
         "channels": kernel.shape[1],

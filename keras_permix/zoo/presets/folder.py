@@ -74,10 +74,8 @@ class PresetFiles:
     def _download(self, name, entry):
         """Download a file into Keras' cache unless it is there, and return its path."""
         if self.url is None:
-            raise FileNotFoundError(
-                f"The preset must contain `{name}`. Copy the whole preset; the wheel of "
-                f"keras_permix omits large weights. Received: {self.folder} without it"
-            )
+            rule = f"The preset must contain `{name}`. Copy all of it: the wheel omits large files"
+            raise FileNotFoundError(f"{rule}. Received: {self.folder} without it")
         digest, url = entry["sha256"], f"{self.url}/{name}"
         cache = cache_folder() / digest[:16]
         cache.mkdir(parents=True, exist_ok=True)
@@ -96,9 +94,8 @@ def reaching(
     try:
         yield
     except Exception as error:
-        raise ConnectionError(
-            f"`{address}` could not be {done}. Received: {type(error).__name__}: {error}"
-        ) from error
+        rule = f"`{address}` could not be {done}"
+        raise ConnectionError(f"{rule}. Received: {type(error).__name__}: {error}") from error
 
 
 def open_preset(folder: StrPath, url: str | None = None) -> PresetFiles:
@@ -106,16 +103,12 @@ def open_preset(folder: StrPath, url: str | None = None) -> PresetFiles:
     folder = Path(folder)
     path = folder / METADATA_FILE
     if not path.is_file():
-        raise FileNotFoundError(
-            f"`{path}` must exist. The preset of a run is in its subfolder `preset`. "
-            f"Received: {folder}"
-        )
+        rule = f"`{path}` must exist. The preset of a run is in its subfolder `preset`"
+        raise FileNotFoundError(f"{rule}. Received: {folder}")
     metadata = parse_json(path.read_bytes(), path)
     if not isinstance(metadata.get("files"), dict):
-        raise ValueError(
-            f"`{path}` must list the preset's `files`. For presets of KerasHub, use "
-            f"`keras_permix.hub`. Received: {str(metadata)[:100]}"
-        )
+        rule = f"`{path}` must list the preset's `files`. For KerasHub, use `keras_permix.hub`"
+        raise ValueError(f"{rule}. Received: {str(metadata)[:100]}")
     for name in metadata["files"]:  # a hub's library may write to any path
         if not FILE_NAME.fullmatch(name):
             raise ValueError(f"`{path}` may only name files inside its folder. Received: {name!r}")

@@ -135,7 +135,6 @@ def check_finite_weights(model: Model) -> None:
     for weight in model.weights:
         value = keras.ops.convert_to_numpy(weight.value).astype("float32")
         if not np.isfinite(value).all():
-            raise ValueError(
-                "Weights must be finite, also in the `dtype` or `weights_dtype` of a preset. "
-                f"Received: `{weight.path}` with {value[~np.isfinite(value)][0]}"
-            )
+            rule = "Weights must be finite, also in the `dtype` or `weights_dtype` of a preset"
+            found = value[~np.isfinite(value)][0]
+            raise ValueError(f"{rule}. Received: `{weight.path}` with {found}")

@@ -92,10 +92,8 @@ def _serialize_model(model: Model) -> dict[str, Any]:
     """Return the object for `config.json`, without compile state and the content of other files."""
     name = type(model).__name__
     if MODELS.get(name) is not type(model):
-        raise ValueError(
-            "A preset must be of a class of keras_permix.zoo. Save other models with `model.save`. "
-            f"Received: {type(model).__module__}.{name}"
-        )
+        rule = "A preset must be of a class of keras_permix.zoo. For others, use `model.save`"
+        raise ValueError(f"{rule}. Received: {type(model).__module__}.{name}")
     elsewhere = {"labels", "trainable", "frozen", *model.asset_files}
     config = {key: value for key, value in model.get_config().items() if key not in elsewhere}
     check_plain(config, model.name)
@@ -158,6 +156,5 @@ def _check_replaceable(folder):
         if name not in (folders if path.is_dir() else known) and not LEFTOVER.fullmatch(name):
             foreign.append(name)
     if foreign:
-        raise ValueError(
-            f"`folder` must be new, empty, or a preset. Received: {folder} with {foreign[:8]}"
-        )
+        rule = "`folder` must be new, empty, or a preset"
+        raise ValueError(f"{rule}. Received: {folder} with {foreign[:8]}")
