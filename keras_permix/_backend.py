@@ -73,5 +73,5 @@ def settings():
         return {}
     except ValueError as error:
         rule = 'The Keras settings must be a JSON object with the name of a "backend"'
-        raise ValueError(f"{rule}. Received: {path} ({error})") from error
+        raise ValueError(f"{rule}. Correct or remove it. Received: {path} ({error})") from error
     return settings

@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / folder / "README.md" for folder in ("", "benchmarks", "zoo"))
 PAGES += (ROOT / "benchmarks" / "kernels.md",)
 PAGES += tuple(
-    ROOT / "docs" / name for name in ("guides/export.md", "reproduce.md", "site/explorer.md")
+    ROOT / "docs" / name
+    for name in ("guides/export.md", "guides/streaming.md", "reproduce.md", "site/explorer.md")
 )
 # Page of `docs/models` -> classes.
 FAMILIES = {
@@ -413,6 +414,28 @@ def molecules():
         yield (f"`{name}`", unit, f"{guess:.2f}", *cells, len(rows) // len(named))
 
 
+def streaming():
+    """Yield a row per causal mixer: bits per byte, and speed and state while it generates."""
+    names = {
+        "linear_attention": "`LinearAttention`",
+        "simple_attention": "`SimpleAttention`",
+        "causal_csp": "`CausalCSP`",
+        "damped_ema": "`DampedEMA`",
+        "attention": "attention with a cache of keys and values",
+        "attention, recomputed": "attention, recomputed for each byte",
+    }
+    rows = {(row["mixer"], int(row["context"])): row for row in read("epyc", "streaming")}
+    contexts = sorted({context for _, context in rows})
+    head = (f"bytes per second after {context:,}" for context in contexts)
+    yield ("mixer", "bits per byte", *head, f"state after {contexts[-1]:,} bytes, kB")
+    for mixer, name in names.items():
+        found = [rows.get((mixer, context), {}) for context in contexts]
+        speeds = [float(row.get("bytes_per_second", 0)) for row in found]
+        cells = [f"{n:,.0f}" if n >= 100 else f"{n:.1f}" if n else "–" for n in speeds]
+        state = int(found[-1].get("state_bytes", 0))
+        yield (name, found[0]["bits_per_byte"], *cells, f"{state / 1000:,.0f}" if state else "–")
+
+
 def lra():
     """Yield a row per model: accuracy on each small task of the Arena, over the seeds."""
     found, tasks = arena_results()
@@ -579,7 +602,8 @@ def fill(table, match):
 def filled(pages):
     """Return the texts of the pages with updated tables."""
     measured = (ops, masked, plain, paths, layers, growth, models, peers, lengths, memory)
-    measured += (ablations, blocks, seeds, molecules, bundles, gpu_layers, gpu_ops, published)
+    measured += (ablations, blocks, seeds, molecules, bundles, streaming)
+    measured += (gpu_layers, gpu_ops, published)
     tables = (summary, pretrained, presets, explorer, efficiency, *measured, published_lra, lra)
     tables += (exports, exported)
     named = {table.__name__: table for table in tables}

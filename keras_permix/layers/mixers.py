@@ -134,11 +134,11 @@ def make_mixer(
 ) -> Layer:
     """Make a mixer, a layer that keeps the shape of tokens `(batch, tokens, channels)`.
 
-    `spec` is an argument of `check_mixer`, and a layer is copied without its weights. Arguments in
-    `spec` override all others. `inner_dim` is the number of channels of all heads, for mixers that
-    project, and `num_heads` is for mixers with heads. `use_bias` applies to all projections, and
-    `ragged` to mixers with groups. All mixers take the other `arguments`, such as `dropout` and
-    `dtype`.
+    `spec` is an argument of `check_mixer`. A layer is copied without its weights and its place in
+    a model. Arguments in `spec` override all others. `inner_dim` is the number of channels of all
+    heads, for mixers that project, and `num_heads` is for mixers with heads. `use_bias` applies to
+    all projections, and `ragged` to mixers with groups. All mixers take the other `arguments`, such
+    as `dropout` and `dtype`.
     """
     spec = check_mixer(spec)
     if spec["name"] == CUSTOM:

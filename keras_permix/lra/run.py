@@ -12,7 +12,7 @@ from keras_permix.recipes.recipe import make_recipe, merge
 from keras_permix.training.run import Run
 from keras_permix.utils.checks import check_integer
 
-SOURCE = "keras_permix/lra/recipes.py"
+SOURCE = "keras_permix/lra/tables.toml"
 # Values of a smoke run: a few steps of short texts or small images.
 SMOKE = dict(batch_size=2, epochs=2, steps_per_epoch=2, validation_samples=2, test_samples=2)
 

@@ -44,8 +44,11 @@ def check_swappable(layer, spec):
             raise ValueError(f"{layer.name} must have the defaults of {BEYOND}. Received: {beyond}")
 
 
-def fitting_arguments(layer, spec):
-    """Return arguments that give a new mixer the width and the biases of `layer`."""
+def fitting_arguments(layer, spec, num_heads=None):
+    """Return arguments that give a new mixer the width, the heads and the biases of `layer`.
+
+    `num_heads` is for mixers with heads that replace a layer without heads.
+    """
     parts = projections(layer)
     if "value" not in parts or spec["name"] == CUSTOM:
         return {}
@@ -60,7 +63,8 @@ def fitting_arguments(layer, spec):
         return {**sizes, **given, "use_value_bias": bias is not None}
     if not issubclass(kind, SelfAttention):
         return {}
-    usual = getattr(layer, "num_heads", parameters_of(kind)["num_heads"].default)
+    usual = num_heads or parameters_of(kind)["num_heads"].default
+    usual = getattr(layer, "num_heads", usual)
     heads = check_integer("num_heads", spec.get("num_heads", usual))
     if inner % heads:
         raise ValueError(f"`num_heads` must divide {inner} channels. Received: num_heads={heads}")

@@ -51,7 +51,7 @@ def swap_in_zoo(model: Any, mixer: Any, layers: Any) -> Any:
     old = {index: _mixer(model, index) for index in chosen}
     for index, layer in old.items():
         check_swappable(layer, spec)
-        specs[index] = {**fitting_arguments(layer, spec), **spec}
+        specs[index] = {**fitting_arguments(layer, spec, config.get("num_heads")), **spec}
     changes = {"mixer": specs}
     kept = [spec for index, spec in enumerate(specs) if index not in chosen]
     if "steps_image_size" in config and not any(map(shifts, kept)):

@@ -201,9 +201,9 @@ class Task(ABC):
             missing = [label for label in ours if label not in dataset.labels]
             others = [label for label in dataset.labels if label not in ours]
             rule = "The model must have one output per class or target of the data"
-            names = f"missing {missing[:10]} and others {others[:10]} in {dataset.name}"
-            found = f"{len(dataset.labels)} labels for {outputs} outputs, {names}"
-            raise ValueError(f"{rule}. Received: {found}")
+            found = f"{len(dataset.labels)} labels for {outputs} outputs, {dataset.name}"
+            names = f"with missing {missing[:10]} and others {others[:10]}"
+            raise ValueError(f"{rule}. Received: {found} {names}")
         pairs = zip(dataset.labels, ours, strict=False)  # empty for a model without labels
         others = [f"{n}: {a!r}, not {b!r}" for n, (a, b) in enumerate(pairs) if a != b]
         reordered = set(dataset.labels) == set(ours)

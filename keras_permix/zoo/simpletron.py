@@ -203,7 +203,7 @@ class SimpleTRON(SequenceClassifier):
     def with_variant(self, variant: str, freeze: bool = False) -> Self:
         """Return a model of another variant with the weights of this one.
 
-        Blocks with a `mixer` keep it.
+        Blocks with a `mixer` keep it, and their skip connections follow the variant.
 
         Args:
             variant: See the class. An output projection that this model lacks gets new weights.

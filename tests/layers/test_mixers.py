@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_permix import swap_mixer
 from keras_permix.layers import (
     CSP,
     DampedEMA,
@@ -82,9 +83,12 @@ def test_dropout_follows_custom_mixers(name):
 @pytest.mark.once
 def test_weights_with_equal_paths_raise():
     with keras.utils.custom_object_scope({"Scaled": Scaled}):
-        assert tiny(mixer=Scaled()).reset_classifier(5).num_classes == 5
-        with pytest.raises(ValueError, match="different paths.*'mixer/scale'"):
-            tiny(mixer=Scaled(early=True)).reset_classifier(5)
+        assert tiny(mixer=Scaled()).reset_classifier(5).output_shape == (None, 5)
+        model = tiny(mixer=Scaled(early=True))
+        with pytest.raises(ValueError, match="different paths.*2 weights 'mixer/scale'"):
+            model.reset_classifier(5)
+        swapped = swap_mixer(model, "csp")
+    assert type(swapped.get_layer("block_1").mixer) is CSP
 
 
 @pytest.mark.parametrize("name", MIXERS)

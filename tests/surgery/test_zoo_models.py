@@ -92,6 +92,8 @@ def test_simpletron(variant):
     assert isinstance(mixer, CSP) and mixer.use_output_projection == (variant != "simple")
     np.testing.assert_array_equal(to_numpy(mixer.value_dense.kernel), kernel[:, 16:])
     np.testing.assert_array_equal(to_numpy(mixer.value_dense.bias), bias[16:])
+    attends = swap_mixer(swapped, "attention", layers=[1]).get_layer("block_1").mixer
+    assert attends.num_heads == model.get_config()["num_heads"]
     every = swap_mixer(swapped, {"name": "linformer", "num_heads": 2, "mixtures": 3})
     assert np.isfinite(to_numpy(every(model.make_inputs(0, 2)))).all()
 

@@ -205,7 +205,8 @@ def _make(total: int, seed: int, rules: dict[str, Any]) -> dict[str, np.ndarray]
         stale = stale + kept if len(found) == before else 0
         if empty == ROUNDS_WITHOUT or stale > REPEATED * len(found):
             given = f"{len(found)} sequences, then {stale} repeated ones, or none in {empty} rounds"
-            raise ValueError(f"{total} different sequences must exist. Received: {rules}: {given}")
+            rule = f"There must be {total} different sequences"
+            raise ValueError(f"{rule}. Received: {rules}, which give {given}")
     rows, answers = zip(*itertools.islice(found.values(), total), strict=True)
     return {
         "tokens": np.concatenate(rows),

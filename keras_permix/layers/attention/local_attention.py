@@ -70,7 +70,7 @@ class LocalAttention(SoftmaxAttention):
         """Return the blocks as samples of a larger batch, and a mask of visible tokens or None."""
         size, inputs = self.tokens_per_block(inputs.shape[1]), clean_padding(inputs, mask)
         length = inputs.shape[1]
-        if mask is None and length is not None and length % size == 0:
+        if mask is None and isinstance(length, int) and length % size == 0:
             return ops.reshape(inputs, (-1, size, inputs.shape[2])), None
         inside = ops.ones(ops.shape(inputs)[:2], "int32")  # `cut` fills the last block with 0
         real = inside if mask is None else ops.cast(mask, "int32")

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_permix._typing import Layer, Mask, Shape, Tensor
 from keras_permix.layers.attention.local_attention import LocalAttention
-from keras_permix.layers.mixing.token_mixer import MixingLayer
+from keras_permix.layers.mixing.token_mixer import MixingLayer, shape_of
 from keras_permix.layers.parts.masks import mask_arguments
 from keras_permix.layers.parts.wrappers import (
     check_inner,
@@ -16,7 +16,7 @@ from keras_permix.layers.parts.wrappers import (
     unflatten_map,
 )
 from keras_permix.ops import butterfly_permute, butterfly_stages, butterfly_unpermute
-from keras_permix.utils.checks import check_integer
+from keras_permix.utils.checks import check_integer, fits
 
 
 @keras.saving.register_keras_serializable("keras_permix")
@@ -31,12 +31,10 @@ class ButterflyBlock(MixingLayer):
     Input and output: those of the layer, such as `(batch, tokens, channels)`. The layer receives
     `(batch * blocks, block_size, channels)`, or `(batch * blocks, tokens, block_size)` with
     `axis=-1`. For maps `(batch, rows, columns, channels)`, axis 1 cuts rows and axis 2 columns.
-    While TensorFlow traces, the size of the axis may be unknown. These masks are passed to layers
-    that take them:
-
-    * `mask` `(batch, tokens)`, True at real tokens, is ordered and cut like the tokens.
-    * `attention_mask` `(batch, blocks, heads, block_size, block_size)`, where heads may be 1, is
-      True where a query may attend to a key of its block, in the order of the blocks.
+    While TensorFlow traces, the size of the axis may be unknown. A mask `(batch, tokens)`, True at
+    real tokens, is ordered and cut like the tokens, and passed to layers that take it. Attention
+    layers also take an `attention_mask` `(batch, blocks, heads, n, n)` for blocks of n tokens, in
+    the order of `cut`. It is True where a query may attend to a key, and heads may be 1.
 
     Args:
         block: Any layer that keeps the number of axes and the size of the cut axis. Keras'
@@ -47,7 +45,8 @@ class ButterflyBlock(MixingLayer):
         axis: Axis to cut: 1 for tokens, -1 for channels, or any axis except that of the batch.
 
     Raises:
-        ValueError: for an axis that the input does not have, or a block size that does not fit it.
+        ValueError: for an axis that the input does not have, a block size that does not fit it, or
+            a mask of another shape.
         TypeError: if `block` is not a layer.
 
     Example:
@@ -74,10 +73,18 @@ class ButterflyBlock(MixingLayer):
         if not self.block.built:
             self.block.build(*input_arguments(self.block, shape))
 
-    def call(self, inputs: Tensor, mask: Mask = None, attention_mask: Mask = None) -> Tensor:
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Mask = None,
+        attention_mask: Mask = None,
+        inputs_mask: Mask = None,  # that of Keras, if there are several tensors
+    ) -> Tensor:
+        mask = self._cut_mask(inputs_mask if mask is None else mask, inputs)
         if attention_mask is not None:
+            attention_mask = ops.convert_to_tensor(attention_mask)
             attention_mask = ops.reshape(attention_mask, (-1, *ops.shape(attention_mask)[2:]))
-        masks = mask_arguments(self.block, self._cut_mask(mask, inputs), attention_mask)
+        masks = mask_arguments(self.block, mask, attention_mask)
         outputs = self.block(*input_arguments(self.block, self.cut(inputs)), **masks)
         return self._join(ops.cast(outputs, self.compute_dtype), inputs)
 
@@ -103,6 +110,12 @@ class ButterflyBlock(MixingLayer):
     def _check_mask(self, mask, shape):
         if len(shape) == 3:  # `block` checks masks of other inputs
             super()._check_mask(mask, shape)
+
+    def _check_attention_mask(self, mask, shape):
+        found, (_, tokens, *_) = shape_of(mask), self._block_shape(shape)[0]
+        if not fits(found, (shape[0], None, None, tokens, tokens)):
+            rule = "`attention_mask` must have the shape (batch, blocks, heads, n, n)"
+            raise ValueError(f"{rule}. Received: attention_mask.shape={found}, n={tokens}")
 
     def _cut_mask(self, mask, inputs):
         """Return the mask of the blocks."""

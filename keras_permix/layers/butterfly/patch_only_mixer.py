@@ -2,8 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from itertools import combinations
-from math import gcd
+from math import lcm, prod
 from typing import Any
 
 import keras
@@ -19,8 +18,9 @@ class PatchOnlyMixer(Composite):
     """Mix the pixels and channels of every patch by one MLP, with a residual.
 
     Computes `images + unpatchify(dense(gelu(dense(norm(patchify(images))))))`. All patches share
-    the MLP. Several patch sizes are applied in order, with separate weights. Patches of pairwise
-    co-prime sizes overlap, so that all pixels are mixed; the layer warns about other sizes.
+    the MLP. Several patch sizes are applied in order, with separate weights. Repeated layers mix
+    the pixels of squares whose side is the least common multiple of the patch sizes. The layer
+    warns if the sizes are not pairwise co-prime.
 
     Input and output: `(batch, height, width, channels)`. The patch sizes must divide height and
     width, which may be unknown while TensorFlow traces.
@@ -55,9 +55,9 @@ class PatchOnlyMixer(Composite):
         several = isinstance(patch_size, list | tuple)
         sizes: Any = patch_size if several and patch_size else [patch_size]
         self.patch_sizes = [check_integer("patch_size", size) for size in sizes]
-        if any(gcd(*pair) > 1 for pair in combinations(self.patch_sizes, 2)):
-            rule = "Sizes of `patch_size` should be pairwise co-prime, to mix all pixels"
-            warnings.warn(f"{rule}. Received: {self.patch_sizes}", stacklevel=2)
+        if (side := lcm(*self.patch_sizes)) < prod(self.patch_sizes):
+            rule = f"`patch_size` should be pairwise co-prime, or only squares of {side} are mixed"
+            warnings.warn(f"{rule}. Received: patch_size={self.patch_sizes}", stacklevel=2)
         patch_size = list(self.patch_sizes) if several else self.patch_sizes[0]
         self._store(locals())
 

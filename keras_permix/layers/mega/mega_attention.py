@@ -168,7 +168,10 @@ class MegaAttention(Composite):
 
     def _queries_and_keys(self, shared):
         gamma, beta = (ops.cast(weight, shared.dtype) for weight in (self.gamma, self.beta))
-        return tuple(shared * gamma[i] + beta[i] for i in range(2))
+        query, key = (shared * gamma[i] + beta[i] for i in range(2))
+        if self.function == "softmax":  # before the product, which may overflow in float16
+            query = query * query.shape[-1] ** -0.5
+        return query, key
 
     def _sees(self, mask, size):
         """Return the mask of keys per query, broadcastable to (batch, chunks, queries, keys)."""
@@ -198,7 +201,7 @@ class MegaAttention(Composite):
     def _weights(self, scores, bias, sees, size):
         bias = ops.cast(bias, scores.dtype)
         if self.function == "softmax":
-            return masked_softmax(scores * self.gamma.shape[-1] ** -0.5 + bias, sees)
+            return masked_softmax(scores + bias, sees)
         if sees is None:
             return self._activate(scores / ops.cast(size, scores.dtype) + bias)
         sees = ops.cast(sees, scores.dtype)

@@ -89,7 +89,9 @@ def read_bert(
     weights, missing, unknown = weights_of(tensors, layers, *blocks, TABLES)
     unknown = [name for name in unknown if not OTHERS.match(name)]
     if missing or unknown:
-        rule = f"`{folder / WEIGHTS_FILE}` must contain the tensors of its {CONFIG_FILE}"
+        rule = (
+            f"`{folder / WEIGHTS_FILE}` must contain the tensors of the BERT in its {CONFIG_FILE}"
+        )
         raise ValueError(f"{rule}. Received: missing={missing[:8]}, unknown={unknown[:8]}")
     for block in (f"block_{index}/attention" for index in range(sizes["num_layers"])):
         for kind in ("kernel", "bias"):

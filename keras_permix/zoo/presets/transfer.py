@@ -1,6 +1,8 @@
 """Transfer weights to a model with another head, size or other arguments."""
 
 import warnings
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from keras import ops
@@ -30,13 +32,13 @@ def transfer_weights(
     classes start with the same probability. The model resizes other weights; see
     `ZooModel.transfer_weight`. Errors name `overrides`, the arguments that differ.
     """
-    weights = weights_by_path(source)
+    find = by_path(source)
     new_head = new_head or source.output_shape != target.output_shape
     for weight in target.weights:
         if new_head and weight.path.startswith("head/"):
             weight.assign(ops.zeros(weight.shape, weight.dtype))
             continue
-        value = weights.get(weight.path)
+        value = find(weight.path)
         if value is not None:
             value = target.transfer_weight(weight, value, source)
         if value is None or tuple(value.shape) != tuple(weight.shape):
@@ -52,23 +54,29 @@ def transfer_weights(
 def remake(model: Model, changes: dict[str, Any]) -> Model:
     """Return a model with changed arguments, and copy the weights that match by path and shape."""
     new = type(model).from_config({**model.get_config(), **changes})
-    weights = weights_by_path(model)
+    find = by_path(model)
     for weight in new.weights:
-        old = weights.get(weight.path)
+        old = find(weight.path)
         if old is not None and tuple(old.shape) == tuple(weight.shape):
             assign_copy(weight, old)
             weight.trainable = weight.trainable and old.trainable
     return new
 
 
-def weights_by_path(model: Model) -> dict[str, Any]:
-    """Return the weights of a model by their paths, which must differ."""
-    weights: dict[str, Any] = {}
+def by_path(model: Model) -> Callable[[str], Any]:
+    """Return a function from a path to the weight of the model with this path, or None."""
+    weights = defaultdict(list)
     for weight in model.weights:
-        if weights.setdefault(weight.path, weight) is not weight:
+        weights[weight.path].append(weight)
+
+    def find(path: str) -> Any:
+        found = weights[path]
+        if len(found) > 1:
             rule = "Weights must have different paths; create those of layers in `build`"
-            raise ValueError(f"{rule}. Received: two weights {weight.path!r} in {model.name}")
-    return weights
+            raise ValueError(f"{rule}. Received: {len(found)} weights {path!r} in {model.name}")
+        return found[0] if found else None
+
+    return find
 
 
 def warn_of_changes(config: dict[str, Any], changed: dict[str, Any]) -> None:

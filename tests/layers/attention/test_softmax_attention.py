@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_permix.layers import MixerBlock, SoftmaxAttention
+from keras_permix.layers import ButterflyBlock, MixerBlock, SoftmaxAttention
 from keras_permix.layers.attention.softmax_attention import softmax_weights
 from tests.harness import assert_close, to_numpy
 
@@ -92,12 +92,15 @@ def test_invalid_argument_raises(arguments, message):
         lambda: SoftmaxAttention(2),
         lambda: MixerBlock(SoftmaxAttention(2), 8),
         lambda: MixerBlock(keras.layers.MultiHeadAttention(2, 4), 8),
+        lambda: ButterflyBlock(SoftmaxAttention(2), 2),
     ],
 )
 @pytest.mark.parametrize("compiled", [False, True])
 def test_mask_of_keras_is_kept_beside_an_attention_mask(make, compiled):
     """Keras passes its mask as `mask` only to calls with one tensor."""
     layer, allowed = make(), np.ones((4, 4), bool)
+    if isinstance(layer, ButterflyBlock):
+        allowed = np.ones((1, 2, 1, 2, 2), bool)
     tokens = keras.Input((4,), dtype="int32")
     embedding = keras.layers.Embedding(5, 8, mask_zero=True)
     model = keras.Model(tokens, layer(embedding(tokens), attention_mask=allowed))

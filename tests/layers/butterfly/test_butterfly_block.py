@@ -125,6 +125,8 @@ def test_attention_mask_of_blocks(heads):
             sees = allowed[sample, index] | ~allowed[sample, index].any(axis=-1, keepdims=True)
             wanted = function(X[sample, tokens].astype("float64"), np.broadcast_to(sees, (2, 4, 4)))
             assert_close(outputs[sample, tokens], wanted)
+    with pytest.raises(ValueError, match=r"`attention_mask` must.*\(3, 4, 4\), n=4"):
+        layer(X, attention_mask=allowed[:, :, 0, 0])
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["plain", "masked"])

@@ -50,8 +50,8 @@ def test_images_of_any_size():
 
 @pytest.mark.once
 def test_sizes_with_a_common_divisor_warn():
-    with pytest.warns(UserWarning, match=r"co-prime.*\[6, 5, 8\]"):
-        PatchOnlyMixer((6, 5, 8))
+    with pytest.warns(UserWarning, match=r"co-prime.*squares of 24 .*\[6, 8\]"):
+        PatchOnlyMixer((6, 8))
 
 
 def test_parameters_match_table_5():
