@@ -567,11 +567,11 @@ def published_lra():
             cells = [
                 f"{f'{score:.2f}' if score else '–'}{f' ({found[0]:.1f})' if found else ''}"
                 for score, found in (
-                    (s, measured.get((task, model))) for s, task in zip(scores, TASKS, strict=True)
+                    (scores.get(task), measured.get((task, model))) for task in TASKS
                 )
             ]
             tasks = "listops text retrieval" if paper == TRON_PAPER else "all"
-            tasks += " pathx" if scores[-1] else ""
+            tasks += " pathx" if "pathx" in scores else ""
             command = f"`permix lra {tasks} --model {model} --scale paper`" if model else "–"
             small = any(measured.get((task, model)) for task in TASKS)
             reason = "no recipe" if not model else "small scale only" if small else "not run yet"

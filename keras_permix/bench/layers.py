@@ -23,9 +23,6 @@ LONG = _cases(256, (64, 1024), (16, 4096), (4, 16384), (1, 65536))
 HUGE = _cases(768, (1280, 196), (256, 1024), (64, 4096), (16, 16384))
 CASES = {**SHORT, **LONG, **HUGE}
 OF_ACCELERATORS = tuple(HUGE)  # not run on a CPU by default
-COLUMNS = (
-    "tokens", "batch", "layer", "forward_ms", "ms", "us_per_token", "vs_attention", "peak_mb",
-)  # fmt: skip
 ATTENTION = "MultiHeadAttention"
 PROJECTIONS = {"2 projections": 2, "4 projections": 4}
 BLOCKS = "attention in blocks"

@@ -12,9 +12,7 @@ from keras_permix.utils.machine import is_out_of_memory
 CASES = {"1K": 1024, "2K": 2048, "3K": 3072, "4K": 4096}  # tokens
 BATCH, HEADS = 4, 4
 BLOCK = 64  # of the butterfly: divides all lengths, and is the square root of the longest
-COLUMNS = (
-    "tokens", "mixer", "parameters", "batch", "train_steps_per_s", "infer_steps_per_s", "peak_mb",
-)  # fmt: skip
+MEASURED = ("parameters", "train_steps_per_s", "infer_steps_per_s", "peak_mb")
 
 
 def mixers() -> dict[str, dict[str, Any]]:
@@ -49,7 +47,7 @@ def measure(case: str, repeats: int, dtype: str, batch: int = BATCH) -> Iterator
         except Exception as error:  # Each backend raises different exceptions.
             if not is_out_of_memory(error):
                 raise
-            yield {**dict.fromkeys(COLUMNS, "OOM"), **row}
+            yield {**row, **dict.fromkeys(MEASURED, "OOM")}
 
 
 def _measured(sizes, repeats, batch):

@@ -83,10 +83,6 @@ CASES: dict[str, tuple[Any, dict[str, Any], int]] = {
 PEERS = ("keras_hub", "timm", "torch_nn")
 HEADS = 8  # of `ViT` and its peers
 OF_ACCELERATORS = ("imagenet, huge",)  # not run on a CPU by default
-COLUMNS = (
-    "case", "model", "tokens", "parameters", "batch", "forward_ms", "step_ms", "vs_attention",
-    "vs_attention_macs", "first_step_s", "load_mb", "forward_mb", "step_mb",
-)  # fmt: skip
 
 
 def measure(

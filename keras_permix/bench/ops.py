@@ -49,10 +49,6 @@ OF_ACCELERATORS = tuple(name for name in CASES if name.endswith("huge"))
 ROUNDING = ("simple attention", "damped EMA")  # the other ops only move values
 TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}  # of the largest value
 RIVALS = ("attention", "linear_attention", "fourier", "sort", "unmasked")
-COLUMNS = (
-    "case", "shape", "implementation", "reference_forward_ms", "reference_ms", "forward_ms", "ms",
-    "speedup", "copy_ms", "vs_copy", "gb_per_s", "peak_mb", *(f"vs_{rival}" for rival in RIVALS),
-)  # fmt: skip
 
 
 def measure(case: str, repeats: int, dtype: str) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Measure time and memory of ops, layers and models on this machine and backend."""
 
-import datetime
 import sys
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -56,7 +55,7 @@ def run(arguments):
     from keras_permix._version import __version__
     from keras_permix.bench import timing
     from keras_permix.ops.backend import running
-    from keras_permix.training.run import current_commit
+    from keras_permix.training.run import current_commit, now
     from keras_permix.utils.checks import check_integer
     from keras_permix.utils.files import write_text
     from keras_permix.utils.machine import driver, is_out_of_memory, machine
@@ -89,18 +88,13 @@ def run(arguments):
     about = {
         "dtype": arguments.dtype,
         "device": device,
-        "date": datetime.date.today().isoformat(),
-        "keras": keras.__version__,
-        "backend": running.name(),
-        "backend_version": running.version(),
+        **now(),
         "keras_permix": __version__,
         "commit": current_commit() or "",
-        "machine": machine(),
         "chip": chip,
         "driver": driver() if chip else "",
         "freed_memory": "" if arguments.plain else "kept",
     }
-    columns = dict.fromkeys([*bench.COLUMNS, *about], "")
     rows, table = [], []
     with keras.device(arguments.device) if arguments.device else nullcontext():
         for case in cases:
@@ -108,7 +102,7 @@ def run(arguments):
             try:
                 for row in bench.measure(case, repeats, arguments.dtype, **own):
                     rows.append(row)
-                    table.append({**columns, **row, **about})
+                    table.append({**row, **about})
                     if out:
                         write_text(out, format_csv(table))
             except Exception as error:  # Each backend raises different exceptions.
@@ -118,7 +112,7 @@ def run(arguments):
             print(f"{len(rows)} rows, {case}: {end}", file=sys.stderr, flush=True)
     if not rows:
         raise MemoryError("no case fits into memory")
-    print(format_table(bench.COLUMNS, [[str(row[c]) for c in bench.COLUMNS] for row in rows]))
+    print(format_table(rows[0], [map(str, row.values()) for row in rows]))
     if out:
         if find_spec("matplotlib"):
             bench.plot(rows, picture)

@@ -4,17 +4,13 @@ import tomllib
 from pathlib import Path
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
-TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-CSP_PAPER, SLICE_PAPER, TRON_PAPER, DM_PAPER = TABLES
-# Paper -> model -> accuracy per task; `None` if not reported, or reported as failed.
-PUBLISHED = {
-    paper: {model: tuple(scores.get(task) for task in TASKS) for model, scores in models.items()}
-    for paper, models in TABLES.items()
-}
+# Paper -> model -> accuracy per task that the paper reports, and "recipe", a model of `recipes.py`.
+PUBLISHED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+CSP_PAPER, SLICE_PAPER, TRON_PAPER, DM_PAPER = PUBLISHED
 # Model of `recipes.py` -> paper and its name there.
 ROWS = {
     scores["recipe"]: (paper, model)
-    for paper, models in TABLES.items()
+    for paper, models in PUBLISHED.items()
     for model, scores in models.items()
     if "recipe" in scores
 }
@@ -22,12 +18,11 @@ ROWS = {
 
 def published_rows(task: str) -> list[tuple[str, float, str]]:
     """Return rows of model, accuracy in percent and paper, in ascending order of accuracy."""
-    column = TASKS.index(task)
     rows = [
-        (model, score, paper)
+        (model, scores[task], paper)
         for paper, models in PUBLISHED.items()
         for model, scores in models.items()
-        if (score := scores[column]) is not None
+        if task in scores
     ]
     return sorted(rows, key=lambda row: row[1])
 
@@ -37,5 +32,5 @@ def published_score(task: str, model: str) -> tuple[float, str] | None:
     if model not in ROWS:
         return None
     paper, name = ROWS[model]
-    score = PUBLISHED[paper][name][TASKS.index(task)]
+    score = PUBLISHED[paper][name].get(task)
     return None if score is None else (score, paper)

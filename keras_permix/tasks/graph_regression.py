@@ -45,8 +45,7 @@ class GraphRegression(Regression):
         check_names("`data`", spec, {"name", *options_of(load_graphs), *FILES})
 
     def load(self, spec: dict[str, Any], data_dir: StrPath | None = None, seed: int = 0) -> Dataset:
-        spec = dict(spec)
-        return load_graphs(spec.pop("name"), data_dir, **spec)
+        return load_graphs(data_dir=data_dir, **spec)
 
     def generate(self, count: int, seed: int = 0) -> Dataset:
         """Generate random graphs, with the mean degree as every target."""

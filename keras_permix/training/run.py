@@ -141,7 +141,7 @@ class Recorder(keras.callbacks.Callback):
             "version": __version__,
             "commits": [],
             "callbacks": [],
-            **_now(),
+            **now(),
         }
         if (self.folder / RECORD).is_file():
             before = read_record(folder)
@@ -151,13 +151,14 @@ class Recorder(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         for key, names in (("commits", [self.commit]), ("callbacks", self.callbacks)):
             self.record[key] = list(dict.fromkeys([*self.record[key], *filter(None, names)]))
-        self.record |= _now()
+        self.record |= now()
         write_text(self.folder / RECORD, json.dumps(self.record, indent=2) + "\n")
         for name, content in self.model.assets().items():
             write_bytes(self.folder / name, content)
 
 
-def _now():
+def now() -> dict[str, str]:
+    """Return the date, the machine and the versions for a record."""
     return {
         "date": datetime.date.today().isoformat(),
         "machine": machine(),

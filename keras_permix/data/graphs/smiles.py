@@ -95,9 +95,6 @@ def from_smiles(
     graphs = parse_smiles(smiles, max_atoms)
     if not graphs:
         raise ValueError("`smiles` must contain a molecule. Received: smiles=[]")
-    largest = graphs.sizes[:, 0].max()
-    if nodes is not None and nodes < largest:
-        raise ValueError(f"`nodes` must be at least {largest}. Received: {nodes=}")
     return batch_graphs(graphs, nodes, hops, max_distance)
 
 

@@ -69,7 +69,7 @@ def order_pairs_kernel(
         first, needed, at = held_positions(number, window, limit, TOKENS, HELD)
         at = token_at(order, at)
         held = load(x, at, channel, number < needed, channels, WIDE)
-        at = held_row(source, first, begin, length, TOKENS, HELD)
+        at = held_row(source, first, length, TOKENS, HELD)
         value = pick_real(held, at, order, position, channel, limit, channels)
     else:
         source = token_around(order, source, length, tokens, TOKENS)
@@ -165,7 +165,7 @@ def undo_pairs_kernel(
         )
         swap = tl.reshape(swap, (HELD, CHANNELS))
         held = tl.where(swap != 0, partner(held, HELD // 2), held)
-        number = held_row(source, first, begin, length, TOKENS, HELD)
+        number = held_row(source, first, length, TOKENS, HELD)
         row = number % 2 * (HELD // 2) + row_of(number // 2, HELD // 2, ROWS)
         value = pick_real(held, row, order, position, channel, limit, channels)
     else:

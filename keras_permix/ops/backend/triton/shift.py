@@ -52,7 +52,7 @@ def shift_kernel(
         # With more values, each pointer that is kept would take 8 bytes of shared memory.
         source = token if KEPT else token_at(order, source)
         held = load(x, source, channel, number < needed, channels, WIDE)
-        row = held_row(position + read, first, begin, length, TOKENS, HELD)
+        row = held_row(position + read, first, length, TOKENS, HELD)
         value = pick_real(held, row, order, position, channel, limit, channels)
     else:
         real = position < limit
@@ -132,7 +132,7 @@ def held_positions(number, window, limit, TOKENS: tl.constexpr, HELD: tl.constex
 
 
 @triton.jit
-def held_row(source, first, begin, length, TOKENS: tl.constexpr, HELD: tl.constexpr):
+def held_row(source, first, length, TOKENS: tl.constexpr, HELD: tl.constexpr):
     """Return the number of the row that holds a position from 0 to 2 * length."""
     source = wrap(source, length)
     return source if HELD == TOKENS else wrap(source - first + length, length) % HELD

@@ -10,9 +10,8 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
-from torch.fx.experimental.symbolic_shapes import has_static_value
 
-from keras_permix.ops.backend.torch.runtime import recorded
+from keras_permix.ops.backend.torch.runtime import is_static, recorded
 from keras_permix.ops.backend.torch.shift import remainders_of
 from keras_permix.ops.backend.triton.windows import Reads, Real, Window, reads_of, window_for_any
 
@@ -51,7 +50,7 @@ def given_tables(x, plan, back=False):
 
 def of_one_size(x):
     """Return whether a program is compiled for samples of this size only."""
-    return has_static_value(x.shape[1]) and has_static_value(x.shape[2])
+    return is_static(x.shape[1]) and is_static(x.shape[2])
 
 
 def tables_for(x, plan, back=False):
