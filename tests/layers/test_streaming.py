@@ -110,6 +110,23 @@ def test_pieces_match_whole_sequence(name, masked):
     assert_close(outputs, whole, kind="stream")
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_match_numpy(name, masked):
+    make, expected = LAYERS[name]
+    layer, mask = make(), MASK if masked else None
+    layer.build(X.shape)
+    direction, cotangent = np.random.default_rng(3).normal(size=(2, *X.shape))
+    if masked:
+        cotangent *= mask[..., None]
+    call = partial(layer, mask=mask)
+    _, gradient = value_and_gradient(call, X, cotangent.astype("float32"))
+    change = attention.change(
+        lambda x: expected(layer, x, mask), X, direction, cotangent, axis=(1, 2)
+    )
+    assert_close(np.sum(to_numpy(gradient) * direction, axis=(1, 2)), change)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_empty_chunk_keeps_state(name):
     layer = LAYERS[name][0]()
