@@ -112,6 +112,7 @@ def pretrained():
     """Yield a row per preset of `PRETRAINED`: parameters, scores and the training speedup."""
     yield ("preset", "task", "parameters", "score", "attention", "paper", "training speedup")
     ratios = step_ratios()
+    over_seeds = {row[0].strip("`"): f"{row[1]} %" for row in list(seeds())[1:]}
     papers = {name.strip("`"): paper for name, _, _, _, paper, *_ in presets()}
     for name, (task, baseline, case) in PRETRAINED.items():
         parameters, score = best_score(name)
@@ -119,8 +120,8 @@ def pretrained():
             f"`{name}`",
             task,
             f"{int(parameters.replace(',', '')) / 1e6:.2f} M",
-            score,
-            best_score(baseline)[1] if baseline else "–",
+            over_seeds.get(name, score),
+            over_seeds.get(baseline, best_score(baseline)[1]) if baseline else "–",
             papers[name].split(",")[0].split(" ", 1)[-1],
             " / ".join(ratios[case]) if case else "–",
         )
@@ -388,7 +389,7 @@ def seeds():
     found = {}
     for row in read("epyc", "seeds_cifar10_small"):
         found.setdefault(row["preset"], []).append(row)
-    yield ("recipe", *scores, "runs")
+    yield ("recipe", *scores, "seeds")
     for name, rows in found.items():
         values = ([100 * float(row[score]) for row in rows] for score in scores.values())
         cells = (in_words(mean(x), stdev(x) if len(x) > 1 else 0, len(x)) for x in values)
