@@ -1,4 +1,4 @@
-"""Draw the charts of `benchmarks/README.md` from the measurements in `benchmarks/`.
+"""Draw the charts of `benchmarks/README.md` and `docs/reproduce.md` from measurements and cards.
 
 python tools/charts.py [FOLDER]    # default: benchmarks/
 """
@@ -10,7 +10,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tables import BACKENDS, ROOT, read  # noqa: E402
+from tables import BACKENDS, ROOT, explorer, read  # noqa: E402
 
 STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "", "axes.spines.top": False, "axes.grid": True,
@@ -85,6 +85,35 @@ def cost_over_length():
     return figure
 
 
+def scores():
+    """Draw the accuracy on CIFAR-10 over parameters, and over the speed of a training step."""
+    _, *rows = explorer()
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    size, speed = figure.subplots(1, 2, sharey=True)
+    rows = [row for row in rows if row[1:3] == ("cifar10", "top1")]
+    for number, (link, _, _, score, parameters, *times) in enumerate(rows):
+        name, score = link.split("`")[1].split("/")[0], float(score.removesuffix(" %"))
+        millions = int(parameters.replace(",", "")) / 1e6
+        size.plot(millions, score, "o", color="black")
+        beside = dict(xytext=(5, -10 if number % 2 else 3), textcoords="offset points", fontsize=8)
+        size.annotate(name, (millions, score), **beside)
+        for backend, time in zip(BACKENDS, times, strict=True):
+            if time != "–":
+                speed.plot(float(time.removesuffix("×")), score, "o", color=COLORS[backend])
+        if times[0] != "–":
+            at = (float(times[0].removesuffix("×")), score)
+            speed.annotate(name, at, **beside)
+    size.set(xscale="log", xlabel="million parameters", ylabel="top-1 on CIFAR-10, %")
+    size.set_xticks((0.2, 0.5, 1), ("0.2", "0.5", "1"))
+    size.margins(x=0.5)
+    speed.set_xlabel("speed of a training step (attention = 1)")
+    speed.margins(x=0.25)
+    for backend in BACKENDS:
+        speed.plot([], [], "o", color=COLORS[backend], label=TITLES[backend])
+    speed.legend(loc="lower right")
+    return figure
+
+
 def total(row):
     """Return the number of tokens in a measured batch."""
     return int(row["tokens"]) * int(row["batch"])
@@ -92,7 +121,7 @@ def total(row):
 
 def main(folder):
     with matplotlib.rc_context(STYLE):
-        for draw in (step_times, cost_over_length):
+        for draw in (step_times, cost_over_length, scores):
             draw().savefig(folder / f"{draw.__name__}.svg", metadata={"Date": None})
 
 

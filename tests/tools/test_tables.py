@@ -46,7 +46,7 @@ def test_explorer_shows_measured_ratios(backend):
 
 def test_charts_are_up_to_date(tmp_path):
     load_module("tools/charts.py").main(tmp_path)
-    for name in ("step_times.svg", "cost_over_length.svg"):
+    for name in ("step_times.svg", "cost_over_length.svg", "scores.svg"):
         words, coordinates = drawn(tmp_path / name)
         old_words, old_coordinates = drawn(ROOT / "benchmarks" / name)
         assert words == old_words and coordinates == pytest.approx(old_coordinates, abs=0.5)
