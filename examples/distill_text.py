@@ -37,14 +37,12 @@ def sentences_of(reviews):
                 yield " ".join(words)
 
 
-def with_simple_attention(teacher):
-    """Return a copy with simple attention and smaller queries."""
-    student = teacher.with_variant("simple_l")
+def shrink_queries(student):
+    """Scale the projections to queries by `QUERIES`."""
     for weight in student.weights:
         if "/qkv/" in weight.path:
             width = weight.shape[-1] // 3
             weight.assign(weight * np.repeat([QUERIES, 1, 1], width).astype("float32"))
-    return student
 
 
 def train(student, teacher, texts, epochs, rate, seed):
@@ -90,9 +88,11 @@ def main():
         score = task_of(model).evaluate((test, None), 64)["accuracy"]
         print(f"{what}: {100 * score:.2f} % of {len(test)} texts", flush=True)
 
-    student = with_simple_attention(teacher)
+    student = teacher.with_variant("simple_l")
     report("softmax attention", teacher)
     report("simple attention", student)
+    shrink_queries(student)
+    report("smaller queries", student)
     train(student, teacher, phrases, arguments.epochs[0], 3e-4, seed=0)
     report("distilled on phrases", student)
     train(student, teacher, [*phrases, *sentences], arguments.epochs[1], 2e-4, seed=1)
