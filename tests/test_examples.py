@@ -130,7 +130,8 @@ def test_distill(arguments):
 def test_distill_text(tmp_path):
     printed = run("distill_text.py", "--smoke", "--out", str(tmp_path))
     assert re.findall(r"(.*): [\d.]+ % of 10 texts", printed) == [
-        "softmax attention", "simple attention", "distilled on phrases", "distilled on sentences"
+        "softmax attention", "simple attention", "smaller queries", "distilled on phrases",
+        "distilled on sentences",
     ]  # fmt: skip
     before, after = map(SimpleTRON.from_preset, ("sst2", tmp_path))
     assert after.get_config()["variant"] == "simple_l"
