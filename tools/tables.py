@@ -340,7 +340,7 @@ def gpu_ops():
 # Model -> measurements of one argument of its mixer.
 ABLATIONS = {
     "CSPViT": (
-        "xeon/sweep_group_size", "epyc/sweep_group_size", "epyc/sweep_shift", "xeon/sweep_shift",
+        "epyc/sweep_group_size", "epyc/sweep_shift", "xeon/sweep_shift",
         "epyc/sweep_inner_dim",
     ),
     "SliceViT": ("epyc/sweep_order",),
@@ -427,7 +427,7 @@ def streaming():
     }
     rows = {(row["mixer"], int(row["context"])): row for row in read("epyc", "streaming")}
     contexts = sorted({context for _, context in rows})
-    head = (f"bytes per second after {context:,}" for context in contexts)
+    head = (f"bytes per second after {context:,} bytes" for context in contexts)
     yield ("mixer", "bits per byte", *head, f"state after {contexts[-1]:,} bytes, kB")
     for mixer, name in names.items():
         found = [rows.get((mixer, context), {}) for context in contexts]
