@@ -63,8 +63,7 @@ def fitting_arguments(layer, spec, num_heads=None):
         return {**sizes, **given, "use_value_bias": bias is not None}
     if not issubclass(kind, SelfAttention):
         return {}
-    usual = num_heads or parameters_of(kind)["num_heads"].default
-    usual = getattr(layer, "num_heads", usual)
+    usual = getattr(layer, "num_heads", num_heads or parameters_of(kind)["num_heads"].default)
     heads = check_integer("num_heads", spec.get("num_heads", usual))
     if inner % heads:
         raise ValueError(f"`num_heads` must divide {inner} channels. Received: num_heads={heads}")
