@@ -112,10 +112,14 @@ class ButterflyBlock(MixingLayer):
             super()._check_mask(mask, shape)
 
     def _check_attention_mask(self, mask, shape):
-        found, (_, tokens, *_) = shape_of(mask), self._block_shape(shape)[0]
-        if not fits(found, (shape[0], None, None, tokens, tokens)):
+        (_, tokens, *_), axis = self._block_shape(shape)
+        found, size = shape_of(mask), shape[axis]
+        blocks = None if size is None else size // self.block_size
+        if not fits(found, (shape[0], blocks, None, tokens, tokens)):
             rule = "`attention_mask` must have the shape (batch, blocks, heads, n, n)"
-            raise ValueError(f"{rule}. Received: attention_mask.shape={found}, n={tokens}")
+            raise ValueError(
+                f"{rule}. Received: attention_mask.shape={found}, {blocks=}, n={tokens}"
+            )
 
     def _cut_mask(self, mask, inputs):
         """Return the mask of the blocks."""
